@@ -1,24 +1,26 @@
-"""Which blocks of one KV cache group a fill writes, and which rows of them.
+"""Which blocks of one KV cache group a fill writes, and which part of them.
 
-A *row* is one stored state of a page: one token for plain attention, `tokens_per_state` tokens for compressed MLA,
-the whole page for a recurrent state or a circular buffer.
+Positions inside a block are counted in *tokens*, because the layers of one group may store a different number of
+rows for the same tokens: compressed MLA keeps one state per 4 or 128 tokens, its neighbours one per token. Each layer
+turns tokens into its own rows (`rows_per_block` of `block_size` tokens).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class PartialBlock:
     """A block of which only some rows get content.
 
-    Rows below `first_row` are locally computed and stay untouched; rows in [first_row, end_row) get content; rows from
-    `end_row` on, and the padding of the page, are zeroed.
+    Rows that lie wholly below `first_token` are locally computed and stay untouched; rows up to `end_token` get
+    content (a row that `end_token` cuts does not: the engine writes it when its last token is computed); the rows
+    behind them, and the padding of the page, are zeroed.
     """
 
     block_id: int
-    first_row: int
-    end_row: int
+    first_token: int
+    end_token: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +28,8 @@ class GroupWrites:
     """All blocks of one group that one fill writes, each exactly once."""
 
     whole: Sequence[int] = ()  # ids of blocks whose every row gets content
-    partial: Sequence[PartialBlock] = field(default=())
-    zero: Sequence[int] = ()  # ids of blocks that are zeroed whole (scratch of state groups)
+    partial: Sequence[PartialBlock] = ()
+    zero: Sequence[int] = ()  # ids of blocks that are zeroed whole (scratch of state groups, circular buffers)
 
     @property
     def num_blocks(self) -> int:
