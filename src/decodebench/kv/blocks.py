@@ -1,0 +1,106 @@
+"""Which blocks of a request a token range covers, group by group.
+
+Every KV cache group has its own block table, in which position i stands for tokens [i * block_size, (i + 1) *
+block_size). What the blocks hold differs by kind:
+
+- full, sliding and chunked attention: one entry per block of tokens; blocks that left the window are the null block
+  (id 0, `BlockPool.null_block` in vLLM 0.32);
+- recurrent state (Mamba, GDN, ...): the state after n tokens is in entry cdiv(n, block_size) - 1. That holds for both
+  cache modes: in mode `none` the block size is the whole context, so the entry is always 0, and speculative scratch
+  blocks follow it (`single_type_kv_cache_manager.py MambaManager`);
+- circular buffer: one block for the whole life of the request.
+
+    >>> select(GroupShape("full_attention", 4), [5, 6, 7], 0, 11)
+    GroupWrites(whole=[5, 6], partial=[PartialBlock(block_id=7, first_token=0, end_token=3)], zero=())
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from decodebench.kv.writes import GroupWrites, PartialBlock
+
+NULL_BLOCK = 0
+
+GroupKind = Literal["full_attention", "sliding_window", "chunked_local", "state", "circular_buffer"]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupShape:
+    """How one KV cache group maps tokens to blocks.
+
+    `window` is what a sliding-window group retains (window + extra retained tokens) or the chunk of a chunked-local
+    group; `scratch_blocks` the speculative blocks of a state group.
+    """
+
+    kind: GroupKind
+    block_size: int  # tokens
+    window: int = 0  # tokens
+    scratch_blocks: int = 0
+
+
+def select(shape: GroupShape, block_ids: Sequence[int], local: int, total: int) -> GroupWrites:
+    """Blocks of one group that hold tokens [local, total), of which [0, local) are already computed here.
+
+    `block_ids` is the request's current block table of the group, null blocks as id 0. Blocks behind the range (room
+    for tokens to come) are not part of it.
+    """
+    if not 0 <= local < total:
+        raise ValueError(f"no external tokens: local={local}, total={total}")
+    if shape.kind == "circular_buffer":
+        return GroupWrites(zero=[block for block in block_ids[:1] if block != NULL_BLOCK])
+    if shape.kind == "state":
+        return _select_state(shape, block_ids, total)
+    return _select_attention(shape.block_size, block_ids, local, total)
+
+
+def _select_state(shape: GroupShape, block_ids: Sequence[int], total: int) -> GroupWrites:
+    entry = cdiv(total, shape.block_size) - 1
+    bearing = [block for block in block_ids[entry : entry + 1] if block != NULL_BLOCK]
+    scratch = block_ids[entry + 1 : entry + 1 + shape.scratch_blocks]
+    return GroupWrites(whole=bearing, zero=[block for block in scratch if block != NULL_BLOCK])
+
+
+def _select_attention(size: int, block_ids: Sequence[int], local: int, total: int) -> GroupWrites:
+    first, last = local // size, (total - 1) // size
+    head, tail = local % size, total % size
+    blocks = block_ids[first : last + 1]
+    edges = {}  # position in `blocks` -> (first token, end token) where the range cuts a block
+    if head:
+        edges[0] = (head, size)
+    if tail:
+        edges[last - first] = (head if last == first else 0, tail)
+    partial = [
+        PartialBlock(blocks[at], start, end)
+        for at, (start, end) in edges.items()
+        if at < len(blocks) and blocks[at] != NULL_BLOCK
+    ]
+    whole_from = 1 if head else 0
+    whole_to = last - first + (0 if tail else 1)
+    return GroupWrites(
+        whole=[block for block in blocks[whole_from:whole_to] if block != NULL_BLOCK], partial=partial
+    )
+
+
+def blocks_held(shape: GroupShape, tokens: int, in_flight: int) -> int:
+    """Most blocks a decoding request of `tokens` tokens holds in one group, null blocks not counted.
+
+    `in_flight` is the number of tokens scheduled but not yet settled that a window group must keep beside its window
+    (batches in flight x tokens a step): vLLM frees on the processed-token basis (`KVCacheManager.allocate_slots`). A
+    state group in `align` mode keeps the previous step's state beside the running one.
+    """
+    if shape.kind == "circular_buffer":
+        return 1
+    if shape.kind == "state":
+        moving = shape.block_size < tokens  # more than one entry: `align` mode, positions move through the table
+        return 1 + shape.scratch_blocks + (1 if moving else 0)
+    needed = cdiv(tokens, shape.block_size)
+    if shape.kind == "sliding_window":
+        return min(needed, cdiv(shape.window - 1 + in_flight, shape.block_size) + 1)
+    if shape.kind == "chunked_local":
+        return min(needed, cdiv(shape.window + in_flight, shape.block_size))
+    return needed
+
+
+def cdiv(numerator: int, denominator: int) -> int:
+    return -(-numerator // denominator)
