@@ -1,0 +1,98 @@
+"""`run.json`: the versioned document of one run, and how it is read back.
+
+History
+-------
+decodebench.run/1   First version: engine, host, settings, and points with their repeats.
+
+A version grows by optional fields only; a reader ignores fields that it does not know, so it also reads
+documents of a later release with the same version. Whatever changes the meaning of a field, or takes one
+away, gets a new version here, with the step that lifts an older document to it. A version that is not
+known is refused.
+"""
+
+import json
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import Field, JsonValue, ValidationError
+
+from decodebench.errors import UserError
+from decodebench.results.model import Record
+from decodebench.results.point import Point
+from decodebench.results.provenance import Engine, Host, Settings
+
+FAMILY = "decodebench.run"
+VERSION = 1
+
+Fingerprint = dict[str, JsonValue]
+"""What must be equal for measurements to belong to one run; compared field by field (fingerprint.py)."""
+
+
+class RunStatus(StrEnum):
+    RUNNING = "running"  # also what a killed run leaves behind
+    FINISHED = "finished"
+    INTERRUPTED = "interrupted"  # Ctrl-C, a signal, or the time budget: some points may be `not_run`
+    FAILED = "failed"  # the engine died
+
+
+class RunDocument(Record):
+    """One run: what was measured on what, and how it came out."""
+
+    schema_id: Literal["decodebench.run/1"] = Field("decodebench.run/1", alias="schema")
+    out: str
+    """Directory of the results, as the run was told."""
+    started: datetime
+    finished: datetime | None = None
+    status: RunStatus
+    reason: str | None = None
+    """Why the run ended early."""
+    command: tuple[str, ...]
+    """Arguments of the command, secrets replaced."""
+    fingerprint: Fingerprint
+    engine: Engine | None = None
+    """Absent until a server has answered."""
+    host: Host
+    settings: Settings
+    points: tuple[Point, ...] = ()
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """The document as JSON text; with `indent=None` on one line, as `--json` prints it."""
+        return self.model_dump_json(by_alias=True, indent=indent)
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of a document, as docs/schema/run-1.json holds it."""
+    schema = RunDocument.model_json_schema(by_alias=True, mode="serialization")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def parse(text: str | bytes, source: str) -> RunDocument:
+    """Read a document; `source` names it in the error. What we cannot read is a `UserError`."""
+    try:
+        raw = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{source}: not JSON ({error})", "the file is damaged; measure again") from None
+    _check_version(raw, source)
+    try:
+        return RunDocument.model_validate_json(text, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        message = f"{source}: field {where}: {first['msg']} (found {first['input']!r:.80})"
+        raise UserError(message, "the file is damaged or was edited; measure again") from None
+
+
+def _check_version(raw: object, source: str) -> None:
+    name = raw.get("schema") if isinstance(raw, dict) else None
+    family, _, version = name.partition("/") if isinstance(name, str) else ("", "", "")
+    if family != FAMILY or not (version.isascii() and version.isdigit()):
+        found = "no `schema` field" if name is None else f"schema {name!r:.80}"
+        raise UserError(f"{source}: not a result of decodebench run ({found}, expected {FAMILY}/{VERSION})")
+    if int(version) != VERSION:
+        message = f"{source}: schema {name}, but this decodebench reads {FAMILY}/1 to {FAMILY}/{VERSION}"
+        raise UserError(message, "install a newer decodebench")
+
+
+if __name__ == "__main__":  # python -m decodebench.results.schema > docs/schema/run-1.json
+    print(json.dumps(json_schema(), indent=2))
