@@ -1,0 +1,74 @@
+"""The options that say which engine to start: shared by every verb that starts one."""
+
+import argparse
+from collections.abc import Mapping
+
+from decodebench.engine.command import EngineCommand, build_command
+from decodebench.engine.server import STARTUP_TIMEOUT_S
+from decodebench.errors import UserError
+
+DEFAULT_MODEL = "tiny-gemma3"
+
+
+def add_engine_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "model",
+        nargs="?",
+        default=DEFAULT_MODEL,
+        metavar="MODEL",
+        help="a model as vLLM takes it (name on the hub, or folder), or a built-in one (see `decodebench recipes`; "
+        "default: %(default)s)",
+    )
+    parser.add_argument(
+        "--fill",
+        choices=("constant", "normal"),
+        default="constant",
+        help="what is written into the KV cache (default: %(default)s)",
+    )
+    parser.add_argument("--fill-mean", type=float, metavar="X", help="mean of the fill (default: 0.015)")
+    parser.add_argument(
+        "--fill-std", type=float, metavar="X", help="spread of a normal fill (default: 0.015)"
+    )
+    parser.add_argument(
+        "--startup-timeout",
+        type=_seconds,
+        default=STARTUP_TIMEOUT_S,
+        metavar="S",
+        help="give up when the server is not ready after so many seconds (default: %(default)g)",
+    )
+
+
+def connector_config_of(args: argparse.Namespace) -> Mapping[str, object]:
+    """The connector's settings (`kv_connector_extra_config`) that the fill options ask for."""
+    if args.fill == "constant" and args.fill_std:
+        raise UserError(f"--fill-std {args.fill_std:g}: a constant fill has no spread", "add --fill normal")
+    if args.fill_std is not None and args.fill_std < 0:
+        raise UserError(f"--fill-std {args.fill_std:g}: must not be negative")
+    std = 0.0 if args.fill == "constant" else (args.fill_std or 0.015)
+    return {"fill_mean": 0.015 if args.fill_mean is None else args.fill_mean, "fill_std": std}
+
+
+def command_of(args: argparse.Namespace) -> EngineCommand:
+    """The engine that the options ask for; a built-in model is made on the spot."""
+    from decodebench.engine.models import resolve_model
+
+    config = connector_config_of(args)
+    build_command(args.model, args.engine_args, config)  # wrong input is told before any file is made
+    model = resolve_model(args.model)
+    return build_command(
+        model.path,
+        args.engine_args,
+        config,
+        recipe_args=model.vllm_args,
+        env=model.env,
+    )
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    return seconds
