@@ -117,7 +117,7 @@ _DECLARED = (
     ),
     Metric(
         "output_tokens_per_s_per_request",
-        "tok/s/req",
+        "tok/s per req",
         "output tokens/s",
         "1e9 / step_time_ns.mean.",
         _PER_REPEAT,
@@ -126,7 +126,7 @@ _DECLARED = (
     ),
     Metric(
         "output_tokens_per_s_per_device",
-        "tok/s/device",
+        "tok/s per device",
         "output tokens/s",
         "output_tokens_per_s / number of devices of the server.",
         _PER_REPEAT,
@@ -135,7 +135,7 @@ _DECLARED = (
     ),
     Metric(
         "measured_context",
-        "measured",
+        "context measured",
         "KV tokens",
         "Sum of context_tokens / sum of num_reqs: KV tokens that one request read in one step.",
         _PER_STEP,

@@ -1,8 +1,8 @@
 """A point of the grid and its repeats, as `run.json` holds them."""
 
-from typing import Literal
+from typing import Any, Literal, Self
 
-from pydantic import JsonValue
+from pydantic import JsonValue, model_validator
 
 from decodebench.results.model import Nanoseconds, Record, metric_field
 from decodebench.results.provenance import Provenance
@@ -87,6 +87,21 @@ class Point(Record):
     blocks_available: int | None = None
     provenance: Provenance = Provenance()
     repeat_details: tuple[RepeatDetail, ...] = ()
+
+    def figure(self, name: str) -> float | None:
+        """The metric of that name in the registry; `None` if this point does not have it."""
+        value: Any = self
+        for part in name.split("."):
+            value = None if value is None else getattr(value, part)
+        return None if value is None else float(value)
+
+    @model_validator(mode="after")
+    def _says_why(self) -> Self:
+        if (self.status is Status.VALID) != (self.step_time_ns is not None):
+            raise ValueError("a point has step times if and only if it is valid")
+        if self.status is not Status.VALID and not self.reason:
+            raise ValueError(f"a point that is {self.status.value} needs a reason")
+        return self
 
     @property
     def precision_missed(self) -> bool:

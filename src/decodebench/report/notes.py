@@ -1,0 +1,82 @@
+"""What a reader must know before quoting a figure of a run: the lines under its table."""
+
+from collections.abc import Iterator
+
+from decodebench.report.units import count, percent
+from decodebench.results.point import Point
+from decodebench.results.provenance import Engine
+from decodebench.results.schema import RunDocument, RunStatus
+from decodebench.results.status import Status
+
+
+def notes(document: RunDocument) -> list[str]:
+    """Engine, what the intervals cover, missed precision, content, noise, where it was saved."""
+    lines = []
+    if document.engine is not None:
+        lines.append(engine_line(document.engine))
+    lines += _interval(document.points)
+    lines += _missed(document.points)
+    lines += _content(document.points)
+    if document.host.noise_warning:
+        lines.append(f"Noise: {document.host.noise_warning}")
+    if document.status is not RunStatus.FINISHED:
+        reason = f" ({document.reason})" if document.reason else ""
+        lines.append(f"The run did not finish: {document.status.value}{reason}.")
+    lines.append(f"Saved in {document.out}")
+    return lines
+
+
+def engine_line(engine: Engine) -> str:
+    """One line that says what was measured."""
+    parts = [f"Measured: {engine.recipe or engine.model}"]
+    if engine.weights:
+        parts.append(f"{engine.weights} weights")
+    if engine.vllm_version:
+        parts.append(f"vLLM {engine.vllm_version}")
+    if engine.devices:
+        parts.append(_devices(engine.devices))
+    if engine.groups:
+        parts.append(f"{len(engine.groups)} KV cache group{'s' * (len(engine.groups) > 1)}")
+    if engine.hma is not None:
+        parts.append(f"hybrid KV cache manager {'on' if engine.hma else 'off'}")
+    if engine.shims:
+        parts.append(f"CPU shims: {', '.join(engine.shims)}")
+    return ", ".join(parts)
+
+
+def _devices(devices: tuple[str, ...]) -> str:
+    names = dict.fromkeys(devices)
+    return " + ".join(f"{devices.count(name)} x {name}" for name in names)
+
+
+def _interval(points: tuple[Point, ...]) -> Iterator[str]:
+    if any(point.interval == "within one launch" for point in points):
+        yield "Intervals: within one launch; another start of the server may differ by more (see --launches)."
+
+
+def _missed(points: tuple[Point, ...]) -> Iterator[str]:
+    missed = [point for point in points if point.precision_missed]
+    if missed:
+        reached = ", ".join(f"{_coordinates(point)} {_reached(point)}" for point in missed)
+        asked = percent(missed[0].precision_asked or 0)
+        yield f"* wider than +-{asked} asked: {reached}; more time or --max-repeats narrows it."
+
+
+def _reached(point: Point) -> str:
+    return "has no interval" if point.precision_reached is None else f"+-{percent(point.precision_reached)}"
+
+
+def _content(points: tuple[Point, ...]) -> Iterator[str]:
+    valid = [point for point in points if point.status in (Status.VALID, Status.UNVERIFIED)]
+    for content in dict.fromkeys(point.content for point in valid):
+        if content in ("constant", "normal"):
+            yield (
+                f"Content: {content} fill; made-up KV picks other experts and sparse indices than text does, so "
+                "steps of MoE and sparse-attention models can take a different time than over real KV."
+            )
+        else:
+            yield f"Content: {content} fill."
+
+
+def _coordinates(point: Point) -> str:
+    return f"{point.batch_size} x {count(point.context_len)}"
