@@ -1,0 +1,29 @@
+"""Built-in models, by name. Importing this imports neither torch nor vLLM nor transformers."""
+
+from decodebench.engine.recipes import gemma3, llama
+from decodebench.engine.recipes.base import Fits, Group, Recipe
+from decodebench.engine.recipes.errors import RecipeError
+
+DEFAULT = "tiny-gemma3"
+
+_RECIPES = {
+    recipe.name: recipe
+    for recipe in (
+        llama.RECIPE,
+        gemma3.RECIPE,
+    )
+}
+
+__all__ = ["DEFAULT", "Fits", "Group", "Recipe", "RecipeError", "get", "names"]
+
+
+def names() -> tuple[str, ...]:
+    """Names of all recipes, simplest first."""
+    return tuple(_RECIPES)
+
+
+def get(name: str) -> Recipe:
+    """The recipe of that name; `RecipeError` names those there are."""
+    if name not in _RECIPES:
+        raise RecipeError(f"model={name!r} is no built-in model; built in are {', '.join(names())}.")
+    return _RECIPES[name]

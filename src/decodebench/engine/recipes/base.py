@@ -1,0 +1,78 @@
+"""What a built-in model is: a tiny model of a real family, made on the spot, with what its server needs to be told.
+
+A recipe keeps what decides the shape of the KV cache (kinds of layers, their mix, windows, states, packed layouts) and
+shrinks everything else until the model decodes on two CPU cores. The weights are random at the family's own scale, so
+that activations, expert routing and greedy tokens are as varied as a trained model's; the answers mean nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from decodebench.engine.recipes import cache
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One KV cache group that vLLM is expected to form."""
+
+    kind: str
+    layers: int
+    block_size: int
+    """Tokens of one block of this group, as the engine reports it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fits:
+    """The largest point that the recipe's KV space holds with room to decode: `batch_size` requests of `context_len`."""
+
+    batch_size: int
+    context_len: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A built-in model. `vllm_args` follow the model directory on the command line of `vllm serve`."""
+
+    name: str
+    summary: str
+    groups: tuple[Group, ...]
+    config: Mapping[str, Any]
+    """The Hugging Face configuration, `model_type` included; `config.json` is written from it."""
+    dtype: str
+    max_model_len: int
+    fits: Fits
+    engine_args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Environment that the server needs, on any device."""
+    shims: tuple[str, ...] = ()
+    """Names of the CPU shims (`engine/cpu_shims`) without which it does not decode on the CPU build."""
+    seed: int = 0
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of KV cache in it, each once, in the order of the groups."""
+        return tuple(dict.fromkeys(group.kind for group in self.groups))
+
+    @property
+    def vllm_args(self) -> tuple[str, ...]:
+        return (
+            *("--served-model-name", self.name),
+            *("--dtype", self.dtype),
+            *("--max-model-len", str(self.max_model_len)),
+            "--enforce-eager",
+            *self.engine_args,
+        )
+
+    def materialise(self) -> Path:
+        """The model directory, made now if the cache does not hold it intact.
+
+        Making it takes about ten seconds, in a process of its own (it needs torch and transformers, which this one
+        stays free of). Raises `RecipeError` if that fails.
+        """
+        return cache.obtain(self)
+
+    @property
+    def is_cached(self) -> bool:
+        return cache.find(self) is not None

@@ -1,0 +1,35 @@
+"""Gemma 3: five sliding-window layers to one of full attention, so six KV cache groups that share one block pool."""
+
+from decodebench.engine.recipes.base import Fits, Group, Recipe
+from decodebench.engine.recipes.weights import range_at_width
+
+LAYER_TYPES = ["sliding_attention"] * 5 + ["full_attention"]
+
+RECIPE = Recipe(
+    name="tiny-gemma3",
+    summary="sliding window 512 and full attention, 5 : 1",
+    groups=tuple(Group(kind, layers=1, block_size=128) for kind in LAYER_TYPES),
+    config={
+        "model_type": "gemma3_text",
+        "vocab_size": 4096,
+        "hidden_size": 256,
+        "intermediate_size": 512,
+        "num_hidden_layers": 6,
+        "layer_types": LAYER_TYPES,
+        "sliding_window": 512,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 64,
+        "query_pre_attn_scalar": 64,
+        "max_position_embeddings": 16384,
+        "initializer_range": range_at_width(0.02, family_width=2560, width=256),
+        "tie_word_embeddings": False,
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    },
+    dtype="bfloat16",
+    max_model_len=10240,
+    fits=Fits(batch_size=64, context_len=8192),
+    engine_args=("--block-size", "128", "--kv-cache-memory-bytes", "1G", "--max-num-seqs", "64"),
+)

@@ -1,0 +1,35 @@
+"""Random weights at the scale a trained model of the family starts from, under the family's checkpoint names.
+
+transformers initialises the family's own class (norms, `A_log`, `dt_bias`, routers and all) and writes the safetensors
+that vLLM's loader reads. vLLM's `--load-format dummy` is no stand-in: it draws every weight from +-0.001, with which
+activations vanish, greedy answers repeat one token and experts are not chosen by the input.
+
+Scale: the family's `initializer_range` belongs to the family's width. A projection's gain is
+`initializer_range x sqrt(width)`, so a model shrunk in width keeps the gain by a range grown by the root of the
+shrinkage (`range_at_width`). With the family's range at a 16th of its width the token-independent part of the residual
+takes over within four layers and greedy decoding falls into cycles of one to three tokens (measured; docs/log.md).
+"""
+
+from math import sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from decodebench.engine.recipes.base import Recipe
+
+
+def range_at_width(family_range: float, family_width: int, width: int) -> float:
+    """The `initializer_range` that gives a model of hidden size `width` the gain of the family's published one."""
+    return round(family_range * sqrt(family_width / width), 4)
+
+
+def write(recipe: "Recipe", directory: Path) -> None:
+    """Write `config.json` and `model*.safetensors`; the same bytes for the same recipe and library versions."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    settings = dict(recipe.config)
+    config = AutoConfig.for_model(settings.pop("model_type"), **settings)
+    torch.manual_seed(recipe.seed)
+    model = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, recipe.dtype))
+    model.save_pretrained(directory)
