@@ -58,7 +58,7 @@ def _fitting(document: RunDocument, width: int) -> Table | Text:
     while _width(columns, document.points) > width:
         rank = max(column.rank for column in columns)
         if rank == 0:
-            return _stacked(columns, document.points)
+            return _stacked(_columns(document), document.points)
         columns = [column for column in columns if column.rank != rank]
     return _table(columns, document.points)
 
@@ -85,11 +85,16 @@ def _stacked(columns: list[Column], points: tuple[Point, ...]) -> Text:
 def _table(columns: list[Column], points: tuple[Point, ...]) -> Table:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     for column in columns:
-        table.add_column(Text(column.title), justify="right", no_wrap=True, vertical="bottom")
-    table.add_column("status", overflow="fold", vertical="bottom")
+        table.add_column(Text(_two_lines(column.title)), justify="right", no_wrap=True)
+    table.add_column(_two_lines("status"), overflow="fold")
     for point in points:
         table.add_row(*(Text(column.cell(point)) for column in columns), _status(point))
     return table
+
+
+def _two_lines(title: str) -> str:
+    """Titles of one line stand on the second, next to the rule below them."""
+    return title if "\n" in title else f"\n{title}"
 
 
 def _columns(document: RunDocument) -> list[Column]:

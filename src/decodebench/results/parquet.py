@@ -20,7 +20,7 @@ from decodebench.results.steps import STEP_COLUMNS, Steps
 KEY_COLUMNS = ("point", "batch_size", "context_len", "launch", "repeat")
 SCHEMA = pa.schema(
     [
-        *((name, pa.int64()) for name in (*KEY_COLUMNS, "dp_rank")),
+        *((name, pa.int64()) for name in (*KEY_COLUMNS, "dp_rank", "release_step")),
         ("in_window", pa.bool_()),
         *((name, pa.int64()) for name in STEP_COLUMNS),
     ]
@@ -44,9 +44,13 @@ class RepeatKey:
 
 @dataclass(frozen=True, slots=True)
 class RankSteps:
-    """The step log of one cohort on one data-parallel rank; `window`: the rows that were measured."""
+    """The step log of one cohort on one data-parallel rank.
+
+    `release_step`: the connector's step number from which the cohort ran; `window`: the rows that were measured.
+    """
 
     steps: Steps
+    release_step: int
     window: range = range(0)
     dp_rank: int = 0
 
@@ -66,6 +70,7 @@ def _rank_table(key: RepeatKey, rank: RankSteps) -> pa.Table:
     )
     columns = {name: pa.array([getattr(key, name)] * rows, pa.int64()) for name in KEY_COLUMNS}
     columns["dp_rank"] = pa.array([rank.dp_rank] * rows, pa.int64())
+    columns["release_step"] = pa.array([rank.release_step] * rows, pa.int64())
     columns["in_window"] = pa.array([row in rank.window for row in range(rows)], pa.bool_())
     columns |= {name: pa.array(rank.steps[name], pa.int64()) for name in STEP_COLUMNS}
     return pa.table(columns, schema=SCHEMA)
@@ -87,7 +92,8 @@ def to_ranks(table: pa.Table) -> tuple[RankSteps, ...]:
         rows = [row for row, _ in group]
         span = slice(rows[0], rows[-1] + 1)
         steps = {name: columns[name][span] for name in STEP_COLUMNS}
-        ranks.append(RankSteps(steps, _window(columns["in_window"][span]), dp_rank))
+        release_step = columns["release_step"][span.start]
+        ranks.append(RankSteps(steps, release_step, _window(columns["in_window"][span]), dp_rank))
     return tuple(ranks)
 
 

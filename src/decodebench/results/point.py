@@ -23,8 +23,24 @@ class StepTime(Record):
     max: Nanoseconds = metric_field("step_time_ns.max")
 
 
+class PlannedWindow(Record):
+    """Which decode steps of each cohort were to be measured, as settled before any ran (bench/window_plan.py)."""
+
+    context: int
+    prompt_len: int
+    warmup_steps: int
+    slack_steps: int
+    length: int
+    tail_steps: int
+    max_model_len: int
+    left_out: tuple[int, ...] = ()
+
+
 class RepeatDetail(Record):
-    """One cohort: its window, its verdict, the proof that its pages were filled."""
+    """One cohort: its window, its verdict, the proof that its pages were filled.
+
+    Sums and means are over the windows of all data-parallel ranks; step time = `duration_ns / steps`.
+    """
 
     launch: int
     """Which server start of the run, from 0."""
@@ -32,12 +48,14 @@ class RepeatDetail(Record):
     """Number of the cohort within its point and launch, from 0, discarded ones included."""
     status: Status
     reason: str | None = None
+    rule: str | None = None
+    """Rule of the step log that was broken (bench/validity.py); absent: the reason lies outside the log."""
     discarded: bool = False
     """Thrown away whatever its status: the first cohort at a padded batch warms the engine up."""
-    window_first_step: int | None = None
-    """Connector's step number of the first step in the window, on the lowest data-parallel rank."""
+    window_start: int | None = None
+    """Decode steps of the cohort before its window, on the lowest data-parallel rank."""
     steps: int = 0
-    """Steps in the window."""
+    """Decode steps in the window."""
     duration_ns: Nanoseconds | None = None
     """From the end of the step before the window to the end of its last step."""
     measured_context: float | None = None
@@ -85,6 +103,9 @@ class Point(Record):
     blocks_needed: int | None = None
     """Blocks that the cohort needs on one data-parallel rank, growth included."""
     blocks_available: int | None = None
+    window: PlannedWindow | None = None
+    window_note: str | None = None
+    """What to know about the window, e.g. that it was moved to end within max_model_len."""
     provenance: Provenance = Provenance()
     repeat_details: tuple[RepeatDetail, ...] = ()
 

@@ -66,6 +66,7 @@ class Engine(Record):
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
     max_model_len: int | None = None
+    num_speculative_tokens: int = 0
     shims: tuple[str, ...] = ()
     """Changes to vLLM in force in the server's processes (CPU recipes only)."""
 
