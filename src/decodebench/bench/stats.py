@@ -1,0 +1,97 @@
+"""Step time of a point: repeats in, one figure with its interval out.
+
+The unit is the repeat (one cohort, one window), nested in the launch (one server). The mean of a repeat is
+its window's duration over its steps; no step is left out. Within one launch the interval is over the repeats'
+means, and speaks of that launch only: another start of the same server may differ by more. With several
+launches it is over the launches' means. Median, p90, p99 and the maximum describe the single steps of all
+windows; no interval is made from them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from decodebench.bench.interval import interval
+from decodebench.bench.step_log import IntArray
+from decodebench.bench.window import Window
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Repeat:
+    """The step durations of one valid window, and the launch it was measured in."""
+
+    launch: int
+    durations: IntArray  # ns
+
+    @classmethod
+    def of(cls, window: Window, launch: int) -> Self:
+        return cls(launch, window.durations)
+
+    @property
+    def mean_ns(self) -> float:
+        """Window duration / steps."""
+        return int(self.durations.sum()) / len(self.durations)
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """Step time of one point in ns. `low` and `high` are None where there is nothing to make an interval from."""
+
+    mean: int
+    low: int | None  # 95 % interval of the mean
+    high: int | None
+    median: int  # of single steps, like the three below: each is the duration of a step that happened
+    p90: int
+    p99: int
+    max: int
+    repeats: int
+    launches: int
+    steps: int
+
+    @classmethod
+    def of(cls, repeats: Sequence[Repeat]) -> Self:
+        """Summarise the valid repeats of a point; at least one."""
+        assert repeats, "a point without a valid repeat has no step time"
+        launches = _launch_means(repeats)
+        figures = launches if len(launches) > 1 else [repeat.mean_ns for repeat in repeats]
+        bounds = interval(figures)
+        steps = np.concatenate([repeat.durations for repeat in repeats])
+        median, p90, p99 = (int(v) for v in np.percentile(steps, (50, 90, 99), method="inverted_cdf"))
+        return cls(
+            mean=round(float(np.mean(figures))),
+            low=None if bounds is None else round(bounds[0]),
+            high=None if bounds is None else round(bounds[1]),
+            median=median,
+            p90=p90,
+            p99=p99,
+            max=int(steps.max()),
+            repeats=len(repeats),
+            launches=len(launches),
+            steps=len(steps),
+        )
+
+    @property
+    def relative_half_width(self) -> float | None:
+        """Half of the interval over the mean: the precision that was reached."""
+        if self.low is None or self.high is None:
+            return None
+        return (self.high - self.low) / 2 / self.mean
+
+    @property
+    def scope(self) -> str:
+        """What the interval speaks of."""
+        return "within one launch" if self.launches == 1 else f"across {self.launches} launches"
+
+    def output_tokens_per_s(self, batch: int) -> float:
+        """Output tokens/s of `batch` requests that each emit one token a step (no speculative decoding)."""
+        return batch * 1e9 / self.mean
+
+
+def _launch_means(repeats: Sequence[Repeat]) -> list[float]:
+    """Mean of the repeats' means, launch by launch: each launch weighs the same."""
+    by_launch: dict[int, list[float]] = {}
+    for repeat in repeats:
+        by_launch.setdefault(repeat.launch, []).append(repeat.mean_ns)
+    return [float(np.mean(means)) for means in by_launch.values()]

@@ -1,0 +1,46 @@
+"""Where the warm-up ends: MSER-5, made deaf to rare slow steps.
+
+MSER-5 (White, Cobb and Spratt, Winter Simulation Conference 2000) cuts a series in batches of five and drops
+the first d batches, for the d that minimises the squared standard error of the mean of what is left:
+
+    MSER(d) = sum over i > d of (z_i - mean of the rest)^2 / (m - d)^2        z_1 .. z_m: the batches
+
+Three departures, since here the cut must not choose the answer:
+
+- A batch is its median, not its mean. With means, one slow step early in the series moves the start past it,
+  while one late is kept: steps would be removed as outliers by another name.
+- The trend of growing contexts is removed first (median of all pairwise slopes), or the rule would cut into a
+  series that only grows.
+- The start moves only if that at least halves MSER(0). A series with no warm-up then keeps the start it was
+  planned with (how often it does: `benchmarks/coverage.py`, column `cut`).
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+BATCH = 5
+GAIN = 0.5
+"""A cut must bring MSER down to this share of its value without a cut."""
+
+
+def warmup_end(durations: NDArray[np.int64], slack: int) -> int:
+    """Steps to drop from the front of `durations` (ns, in step order): a multiple of five, at most `slack`."""
+    batches = len(durations) // BATCH
+    latest = min(slack // BATCH, batches - 2)
+    if latest < 1:
+        return 0
+    z = np.median(durations[: batches * BATCH].reshape(batches, BATCH), axis=1).astype(np.float64)
+    z -= slope(z) * np.arange(batches)
+    mser = [_mser(z[d:]) for d in range(latest + 1)]
+    best = int(np.argmin(mser))  # of equal ones the earliest
+    return best * BATCH if mser[best] <= GAIN * mser[0] else 0
+
+
+def slope(z: NDArray[np.float64]) -> float:
+    """Median of the slopes of all pairs (Theil and Sen): a start-up below 29 % of the series does not bend it."""
+    i, j = np.triu_indices(len(z), k=1)
+    return float(np.median((z[j] - z[i]) / (j - i)))
+
+
+def _mser(rest: NDArray[np.float64]) -> float:
+    return float(np.var(rest)) / len(rest)
