@@ -1,14 +1,12 @@
 """A point of the grid and its repeats, as `run.json` holds them."""
 
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from pydantic import JsonValue, model_validator
 
 from decodebench.results.model import Nanoseconds, Record, metric_field
 from decodebench.results.provenance import Provenance
 from decodebench.results.status import Status
-
-Interval = Literal["within one launch", "across launches"]
 
 
 class StepTime(Record):
@@ -90,8 +88,8 @@ class Point(Record):
     step_time_ns: StepTime | None = None
     precision_asked: float | None = None
     precision_reached: float | None = metric_field("precision_reached", None)
-    interval: Interval | None = None
-    """What the interval covers: the spread of repeats on one server, or of servers too."""
+    interval: str | None = None
+    """What the interval covers: `within one launch`, or `across N launches`."""
     output_tokens_per_s: float | None = metric_field("output_tokens_per_s", None)
     output_tokens_per_s_per_request: float | None = metric_field("output_tokens_per_s_per_request", None)
     output_tokens_per_s_per_device: float | None = metric_field("output_tokens_per_s_per_device", None)

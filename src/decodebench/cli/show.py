@@ -1,0 +1,68 @@
+"""`decodebench show DIR`: the table of a finished, interrupted or running run once more.
+
+    decodebench show decodebench-results/20261130T023000Z-tiny-gemma3
+    decodebench show DIR --verify     # recompute every figure and verdict from the stored steps
+    decodebench show DIR --json       # the document, on one line
+
+Exit codes: 0; 2 if the directory cannot be read as a result; 6 (cannot tell) if `--verify` finds a figure or verdict
+that its steps do not give: then neither may be trusted, and no statement about speed follows from either.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from decodebench.errors import EXIT_CANNOT_TELL, EXIT_OK
+
+if TYPE_CHECKING:
+    from decodebench.results.schema import RunDocument
+    from decodebench.results.store import Store
+
+SHOWN = 20
+"""Mismatches printed one by one; a damaged document has thousands."""
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser(
+        "show",
+        help="print the result of a run again",
+        description="Print the result of a run again; with --verify, check it against the stored steps.",
+        epilog="Exit codes: 0; 2 not a readable result; 6 --verify found figures that the steps do not give.",
+    )
+    parser.add_argument(
+        "directory", metavar="DIR", type=Path, help="the directory that `decodebench run` wrote"
+    )
+    parser.add_argument(
+        "--verify", action="store_true", help="recompute every figure and verdict from the steps"
+    )
+    parser.add_argument("--json", action="store_true", help="print the document as one line of JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    from decodebench.results.store import Store
+
+    store = Store.open(args.directory)
+    document = store.load()
+    code = _verify(store, document, sys.stderr if args.json else sys.stdout) if args.verify else EXIT_OK
+    if args.json:
+        print(document.to_json(indent=None))
+    else:
+        from decodebench.report.terminal import console_for, print_report
+
+        print_report(document, console_for(sys.stdout))
+    return code
+
+
+def _verify(store: "Store", document: "RunDocument", stream: TextIO) -> int:
+    """Print what was found; returns the exit code."""
+    from decodebench.bench.verify import verify
+
+    result = verify(document, store.repeats())
+    for mismatch in result.mismatches[:SHOWN]:
+        print(mismatch, file=stream)
+    if len(result.mismatches) > SHOWN:
+        print(f"... and {len(result.mismatches) - SHOWN} more", file=stream)
+    counts = f"{result.points} points, {result.repeats} repeats recomputed from their steps"
+    print(f"verify: {counts}, {len(result.mismatches)} mismatches", file=stream)
+    return EXIT_CANNOT_TELL if result.mismatches else EXIT_OK
