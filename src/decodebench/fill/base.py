@@ -1,0 +1,29 @@
+"""The contract of a content: what a fill writes into pages."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from decodebench.fill.pages import LayerPages, Pages
+from decodebench.fill.runs import PreparedWrites
+
+
+class Content(ABC):
+    """Puts bytes into pages. One object serves all layers of a worker and is used by one thread at a time.
+
+    `prepare` is called once, at registration, with every layer that will be filled: whatever is drawn, encoded or
+    allocated happens there. `write` is called once per fill and per distinct page storage of a group; it must not
+    wait for the device, must not allocate in proportion to the blocks, and must leave every byte that the writes do
+    not name as it is. Of the blocks named it owes every byte: rows get content that the layer's `PageContent` can be
+    read back as, rows past the end and padding are zero.
+
+    A content that depends on the request (pages copied from a donor, chosen by request and logical position) derives
+    from `BankContent` and chooses the bank page per block; it needs nothing else of this contract.
+    """
+
+    @abstractmethod
+    def prepare(self, layers: Sequence[LayerPages]) -> None:
+        """Make ready to write `layers`."""
+
+    @abstractmethod
+    def write(self, pages: Pages, writes: PreparedWrites) -> int:
+        """Write `writes` into `pages`, queued on the current stream; returns the bytes written."""
