@@ -45,6 +45,14 @@ class EngineLimits:
         return self.pipeline_parallel_size
 
     @property
+    def unsettled_steps(self) -> int:
+        """Earlier steps of one request whose tokens are not settled when its next step is scheduled, at most.
+
+        Without asynchronous scheduling a request waits for its own token.
+        """
+        return self.max_concurrent_batches - 1 if self.async_scheduling else 0
+
+    @property
     def max_in_flight_tokens(self) -> int:
         """Tokens scheduled and not yet settled, for which recycling caches keep blocks beyond their window.
 

@@ -99,6 +99,9 @@ class SlidingWindow(AttentionSpec):
         kept = self.sliding_window - 1 + self.extra_retained_tokens + limits.max_in_flight_tokens
         return ceil_div(min(kept, limits.max_model_len), self.block_size) + 1
 
+    def skipped_tokens(self, settled: int) -> int:
+        return max(0, settled - self.sliding_window + 1 - self.extra_retained_tokens)
+
     def same_type_as(self, other: LayerSpec) -> bool:
         return isinstance(other, SlidingWindow) and other.sliding_window == self.sliding_window
 
@@ -117,6 +120,9 @@ class ChunkedLocal(AttentionSpec):
         """Chunks start at block boundaries, so no block is added for the offset."""
         kept = self.attention_chunk_size + limits.max_in_flight_tokens
         return ceil_div(min(kept, limits.max_model_len), self.block_size)
+
+    def skipped_tokens(self, settled: int) -> int:
+        return settled // self.attention_chunk_size * self.attention_chunk_size
 
     def same_type_as(self, other: LayerSpec) -> bool:
         return isinstance(other, ChunkedLocal) and other.attention_chunk_size == self.attention_chunk_size

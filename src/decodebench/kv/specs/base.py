@@ -9,6 +9,7 @@ from math import gcd
 from typing import Self
 
 from decodebench.kv.arithmetic import round_up
+from decodebench.kv.errors import CannotStart
 from decodebench.kv.limits import EngineLimits
 
 
@@ -44,7 +45,7 @@ class LayerSpec:
         if self.page_bytes_padded is None:
             return self.page_bytes_unpadded
         if self.page_bytes_padded < self.page_bytes_unpadded:
-            raise ValueError(
+            raise CannotStart(
                 f"page_bytes_padded is {self.page_bytes_padded}, below the {self.page_bytes_unpadded} bytes "
                 f"that this {self.kind} page holds"
             )
@@ -62,6 +63,10 @@ class LayerSpec:
     def max_blocks(self, limits: EngineLimits) -> int:
         """Blocks for which start-up sizing plans one request of `max_model_len` tokens."""
         raise NotImplementedError
+
+    def skipped_tokens(self, settled: int) -> int:
+        """Tokens at the start of a request, of which `settled` are computed for good, whose slots are given back."""
+        return 0
 
     def same_type_as(self, other: "LayerSpec") -> bool:
         """Whether `other` needs the same token slots, so that one block table can serve both layers.

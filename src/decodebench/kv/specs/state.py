@@ -8,6 +8,7 @@ attention and short convolutions alike.
 from dataclasses import dataclass
 from math import prod
 
+from decodebench.kv.arithmetic import ceil_div
 from decodebench.kv.dtypes import dtype_bytes
 from decodebench.kv.limits import EngineLimits
 from decodebench.kv.specs.base import LayerSpec
@@ -23,7 +24,7 @@ class MambaState(LayerSpec):
 
     `cache_mode` is the engine's `mamba_cache_mode`: `none` keeps one state per request, `align` a
     position-indexed one per block boundary (two resident, plus speculative and prefill-checkpoint ones),
-    `all` as `none` in this accounting.
+    `all` one per block of the context (before 0.32).
     """
 
     shapes: tuple[tuple[int, ...], ...]
@@ -54,6 +55,8 @@ class MambaState(LayerSpec):
     def max_blocks(self, limits: EngineLimits) -> int:
         if self.cache_mode == ALIGN:
             return 2 + self.num_speculative_blocks + self.num_prefill_checkpoint_blocks
+        if self.cache_mode == ALL and limits.rules.state_mode_all:
+            return ceil_div(limits.max_model_len, self.block_size) + self.num_speculative_blocks
         return 1 + self.num_speculative_blocks
 
     def same_type_as(self, other: LayerSpec) -> bool:
