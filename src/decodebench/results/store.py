@@ -139,6 +139,12 @@ class Store:
             os.close(self._lock)
             self._lock = None
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
     def _cohorts(self) -> Iterator[tuple[RepeatKey, pa.Table]]:
         """Those merged by an earlier end of the run, unless measured anew, then those of the parts."""
         parts = {
