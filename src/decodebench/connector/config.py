@@ -1,0 +1,71 @@
+"""What a server's owner may set: `kv_connector_extra_config` of the transfer config.
+
+Keys and defaults that the in-tree decode-bench connector has too (`fill_mean`, `fill_std`, `startup_fill`) mean the
+same here, so its users add only `kv_connector_module_path`. A wrong key or value stops the server at start with one
+message: a benchmark that silently ran another configuration is worse than none.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from math import isfinite
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorConfig:
+    fill_mean: float = 0.015
+    fill_std: float = 0.0
+    startup_fill: bool = False
+    async_fill: bool = True
+    seed: int = 0
+    require_salt: bool = False
+    trace_dir: str | None = None
+
+    @classmethod
+    def from_extra(cls, extra: Mapping[str, Any]) -> "ConnectorConfig":
+        """Check and take `kv_connector_extra_config`.
+
+        Raises:
+            ValueError: an unknown key, a wrong type or a value out of range; the message names the key.
+        """
+        known = {field.name for field in fields(cls)}
+        for key in extra:
+            if key not in known:
+                raise ValueError(
+                    f"DecodeBenchConnector: unknown key {key!r} in kv_connector_extra_config; "
+                    f"known keys: {', '.join(sorted(known))}"
+                )
+        config = cls(**{key: _checked(key, value) for key, value in extra.items()})
+        if config.fill_std < 0:
+            raise ValueError(f"DecodeBenchConnector: fill_std must not be negative, got {config.fill_std}")
+        return config
+
+
+def _checked(key: str, value: Any) -> Any:
+    kind = _KINDS[key]
+    if kind == "a finite number" and _is_number(value):
+        return float(value)
+    if kind == "an integer" and isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if kind == "true or false" and isinstance(value, bool):
+        return value
+    if kind == "a path" and isinstance(value, str) and value:
+        return value
+    raise ValueError(
+        f"DecodeBenchConnector: {key} in kv_connector_extra_config must be {kind}, got {value!r}"
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+_KINDS = {
+    "fill_mean": "a finite number",
+    "fill_std": "a finite number",
+    "startup_fill": "true or false",
+    "async_fill": "true or false",
+    "seed": "an integer",
+    "require_salt": "true or false",
+    "trace_dir": "a path",
+}

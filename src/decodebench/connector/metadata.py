@@ -1,0 +1,63 @@
+"""What crosses between the scheduler half and the workers: one message each way per engine step."""
+
+from dataclasses import dataclass, field
+
+from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorMetadata, KVConnectorWorkerMetadata
+
+from decodebench.kv.writes import GroupWrites
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFill:
+    """The fill of one request: its blocks in every KV cache group (empty for groups that are not transferred)."""
+
+    writes: tuple[GroupWrites, ...]
+    num_tokens: int  # external tokens: those the fill stands for
+
+
+@dataclass
+class DecodeBenchConnectorMetadata(KVConnectorMetadata):
+    """Scheduler -> workers.
+
+    `release` names the requests whose asynchronous load every worker must report as received in this step, exactly
+    once: the engine counts these reports over all workers, and the last one lets the request run.
+    """
+
+    step: int
+    fills: dict[str, RequestFill] = field(default_factory=dict)
+    release: tuple[str, ...] = ()
+
+    @property
+    def reqs_to_fill(self) -> dict[str, tuple[tuple[list[int], ...], int]]:
+        """The fills in the in-tree connector's form: request -> (block ids per group, external tokens)."""
+        return {
+            request_id: (tuple(_all_ids(writes) for writes in fill.writes), fill.num_tokens)
+            for request_id, fill in self.fills.items()
+        }
+
+
+def _all_ids(writes: GroupWrites) -> list[int]:
+    return [*writes.whole, *(part.block_id for part in writes.partial), *writes.zero]
+
+
+@dataclass(frozen=True, slots=True)
+class JobReport:
+    """One worker finished the fills that `step` ordered: the pages it wrote per KV cache group."""
+
+    step: int
+    rank: int
+    pages: tuple[int, ...]
+    error: str | None = None
+
+
+@dataclass
+class WorkerReport(KVConnectorWorkerMetadata):
+    """Workers -> scheduler. Present in every step, so that the scheduler half sees each step's outputs come back."""
+
+    step: int
+    jobs: tuple[JobReport, ...] = ()
+
+    def aggregate(self, other: KVConnectorWorkerMetadata) -> "WorkerReport":
+        assert isinstance(other, WorkerReport), f"cannot aggregate with {type(other).__name__}"
+        assert self.step == other.step, f"workers report different steps: {self.step} and {other.step}"
+        return WorkerReport(self.step, self.jobs + other.jobs)

@@ -1,0 +1,121 @@
+"""What a request may ask of the connector: the `decodebench` key of its `kv_transfer_params`.
+
+    {"decodebench": {"fill": true, "info": false, "cohort": {"id": "p3r1", "size": 8, "timeout_s": 600}}}
+
+Values come from anybody who can reach the API, and an exception in a scheduler hook ends the engine. So parsing never
+raises: a request that asks for something wrong is run normally, and its response says what was wrong.
+"""
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+KEY = "decodebench"
+MAX_COHORT = 1 << 20  # members; far above any max_num_seqs
+DEFAULT_TIMEOUT_S = 600.0
+MAX_TIMEOUT_S = 24 * 3600.0
+MAX_ID_LENGTH = 256
+
+
+@dataclass(frozen=True, slots=True)
+class CohortParams:
+    """The start line a request waits at: `size` requests that name the same `id`."""
+
+    id: str
+    size: int
+    timeout_s: float = DEFAULT_TIMEOUT_S
+
+
+@dataclass(frozen=True, slots=True)
+class RequestParams:
+    """What one request asks for. `error` set: nothing else is, and the response carries it."""
+
+    fill: bool = True
+    info: bool = False
+    cohort: CohortParams | None = None
+    error: str | None = None
+    given: bool = False  # whether the request named our key at all
+
+    @classmethod
+    def parse(cls, kv_transfer_params: Any) -> "RequestParams":
+        """Read the API field; never raises, whatever the value."""
+        if not isinstance(kv_transfer_params, dict) or KEY not in kv_transfer_params:
+            return _NOTHING_ASKED
+        try:
+            return _parse(kv_transfer_params[KEY])
+        except _Refused as refusal:
+            return cls(error=f"kv_transfer_params.{KEY}{refusal}", given=True)
+
+
+_NOTHING_ASKED = RequestParams()
+
+
+class _Refused(Exception):
+    """A wrong value: the path below our key, and what is accepted there."""
+
+
+def _parse(asked: Any) -> RequestParams:
+    table = _table("", asked, {"fill", "info", "cohort"})
+    fill = _flag(".fill", table.get("fill", True))
+    info = _flag(".info", table.get("info", False))
+    cohort = table.get("cohort")
+    if cohort is None:
+        return RequestParams(fill=fill, info=info, given=True)
+    if not fill:
+        raise _Refused(
+            ".cohort needs fill: a cohort is released when its fills are done; leave out fill or the cohort"
+        )
+    return RequestParams(fill=True, info=info, cohort=_cohort(cohort), given=True)
+
+
+def _cohort(asked: Any) -> CohortParams:
+    table = _table(".cohort", asked, {"id", "size", "timeout_s"})
+    name, size, timeout = table.get("id"), table.get("size"), table.get("timeout_s", DEFAULT_TIMEOUT_S)
+    # Printable ASCII: the id goes back in the response, and a lone surrogate there cannot be encoded.
+    if (
+        not isinstance(name, str)
+        or not 0 < len(name) <= MAX_ID_LENGTH
+        or not (name.isascii() and name.isprintable())
+    ):
+        raise _Refused(
+            f".cohort.id must be 1 to {MAX_ID_LENGTH} printable ASCII characters, got {_short(name)}"
+        )
+    if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= MAX_COHORT:
+        raise _Refused(f".cohort.size must be a whole number from 1 to {MAX_COHORT}, got {_short(size)}")
+    if not _is_seconds(timeout):
+        raise _Refused(
+            f".cohort.timeout_s must be seconds above 0, at most {MAX_TIMEOUT_S:.0f}, got {_short(timeout)}"
+        )
+    return CohortParams(name, size, float(timeout))
+
+
+def _table(path: str, value: Any, known: set[str]) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _Refused(f"{path} must be an object, got {_short(value)}")
+    for key in value:
+        if not isinstance(key, str) or key not in known:
+            raise _Refused(f"{path} has an unknown key {_short(key)}; known: {', '.join(sorted(known))}")
+    return value
+
+
+def _flag(path: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise _Refused(f"{path} must be true or false, got {_short(value)}")
+    return value
+
+
+def _is_seconds(value: Any) -> bool:
+    # NOTE: an int of thousands of digits is legal JSON and overflows float(); compare before converting.
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return 0 < value <= MAX_TIMEOUT_S and isfinite(value)
+
+
+def _short(value: Any) -> str:
+    """A value as an error may quote it: its type and a bounded piece of it (a huge int has no cheap repr)."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 1 << 64:
+        return "an integer beyond 64 bits"
+    if isinstance(value, list | tuple | dict | set):
+        return f"a {type(value).__name__} of {len(value)}"
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,270 @@
+"""The scheduler half: which requests are filled and held, what the workers are ordered to do, what each step was.
+
+One instance lives in the scheduler's process of every DP rank. Its hooks run in the engine's critical path and must not
+raise, whatever a request asks for.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any
+
+from decodebench.connector.cohort import Answer, Cohort, Phase, StartLine
+from decodebench.connector.config import ConnectorConfig
+from decodebench.connector.ledger import Filled, Ledger
+from decodebench.connector.limits import Limits
+from decodebench.connector.metadata import DecodeBenchConnectorMetadata, RequestFill, WorkerReport
+from decodebench.connector.params import KEY, RequestParams
+from decodebench.connector.steplog import Composition, StepLog, contexts
+from decodebench.kv.blocks import select
+from decodebench.kv.writes import GroupWrites
+
+if TYPE_CHECKING:
+    from vllm.v1.core.sched.output import SchedulerOutput
+    from vllm.v1.request import Request
+
+
+class SchedulerHalf:
+    """Decides and records; touches no tensor.
+
+    Args:
+        config: the server owner's settings.
+        transfer_groups: ids of the KV cache groups that may be filled.
+        limits: what the engine can hold and run at once, with the shape of every group.
+        num_workers: workers that each report every fill (TP x PP of this scheduler).
+        log: where the steps are recorded.
+        salt_matters: whether filled blocks would be found by later requests (prefix caching is on).
+        info: describes the engine when a request asks for it.
+        warn: the engine's logger.
+    """
+
+    def __init__(
+        self,
+        config: ConnectorConfig,
+        transfer_groups: tuple[int, ...],
+        limits: Limits,
+        num_workers: int,
+        log: StepLog,
+        salt_matters: bool,
+        info: Callable[[], dict[str, Any]],
+        warn: Callable[[str], None],
+    ) -> None:
+        self._config = config
+        self._transfer_groups = transfer_groups
+        self._limits = limits
+        self._num_workers = num_workers
+        self._log = log
+        self._salt_matters = salt_matters
+        self._info = info
+        self._warn = warn
+        self._ledger = Ledger(num_workers)
+        self._line = StartLine(limits.misfit, self._has_room)
+        self._composition = Composition()
+        self._free_blocks: Callable[[], int] = lambda: limits.num_blocks - 1
+        self._requests: dict[str, RequestParams] = {}
+        self._errors: dict[str, str] = {}
+        self._offers: dict[
+            str, tuple[int, bool]
+        ] = {}  # asked, not yet allocated: (local tokens, asynchronous)
+        self._loading: set[str] = set()  # asynchronous fills that must be reported as received exactly once
+        self._filled: set[str] = set()  # of those, filled on every worker and not yet released
+        self._step = 0
+        self._gated = 0
+        self._warned_unsalted = False
+
+    def bind_pool(self, free_blocks: Callable[[], int]) -> None:
+        self._free_blocks = free_blocks
+
+    def new_request(self, request: "Request") -> None:
+        """A request has arrived at the engine, before its first admission scan."""
+        request_id = request.request_id
+        params = RequestParams.parse(request.kv_transfer_params)
+        error = params.error
+        if params.fill and (refusal := self._unsalted(request)) is not None:
+            params, error = replace(params, fill=False, cohort=None), refusal
+        self._requests[request_id] = params
+        self._composition.add(request_id, request.num_prompt_tokens)
+        if params.cohort is not None:
+            end = min(request.num_tokens + request.max_tokens, self._limits.max_model_len)
+            error = self._line.arrive(request_id, params.cohort, end, monotonic_ns())
+        if error is not None:
+            self._errors[request_id] = error
+
+    def matched_tokens(self, request: "Request", local: int) -> tuple[int | None, bool]:
+        """How many tokens beyond the `local` ones exist elsewhere: all but the last. None: ask later.
+
+        Asking again changes nothing: after a preemption the engine asks once a step until it finds blocks.
+        """
+        request_id = request.request_id
+        if request_id not in self._requests:
+            self.new_request(request)
+        if not self._requests[request_id].fill:
+            return 0, False
+        external = request.num_tokens - 1 - local
+        held = False
+        if request.num_preemptions == 0 and self._line.cohort_of(request_id) is not None:
+            answer = self._line.answer(request_id, external)
+            if answer is Answer.WAIT:
+                self._gated += 1
+                return None, False
+            held = answer is Answer.HOLD
+        if external <= 0:
+            return 0, False
+        self._offers[request_id] = (local, held or self._config.async_fill)
+        return external, held or self._config.async_fill
+
+    def allocated(self, request: "Request", block_ids: tuple[list[int], ...], external: int) -> None:
+        """The engine gave a request blocks. `external` of its tokens are ours to fill, whatever was answered before."""
+        request_id = request.request_id
+        offer = self._offers.pop(request_id, None)
+        cohort = self._line.cohort_of(request_id)
+        if external == 0 or offer is None:
+            if cohort is not None and request_id not in cohort.held:
+                self._line.fail(cohort, _ADMITTED_WITHOUT_FILL.format(cohort.params.id))
+            return
+        local, asynchronous = offer
+        if asynchronous:
+            self._loading.add(request_id)
+        if cohort is not None and cohort.phase is Phase.ADMITTING:
+            self._line.hold(request_id, local)
+        writes = [GroupWrites()] * len(self._limits.shapes)
+        for group in self._transfer_groups:
+            writes[group] = select(self._limits.shapes[group], block_ids[group], local, local + external)
+        self._ledger.order(request_id, RequestFill(tuple(writes), external))
+
+    def build_meta(self, output: "SchedulerOutput") -> DecodeBenchConnectorMetadata:
+        """The step's orders to the workers; records what the step computes."""
+        now = monotonic_ns()
+        step = self._step
+        self._step += 1
+        if self._line.has_expiring:
+            self._line.expire(now)
+        orders = self._ledger.take_orders(step)
+        meta = DecodeBenchConnectorMetadata(step, orders, self._releases(step) if self._filled else ())
+        if self._log.wanted:
+            self._log.scheduled(self._row(step, now, output))
+        self._gated = 0
+        return meta
+
+    def worker_output(self, report: WorkerReport) -> None:
+        """A step's outputs came back."""
+        self._log.completed(report.step, monotonic_ns())
+        for job in report.jobs:
+            for filled in self._ledger.report(job):
+                self._note_filled(filled)
+
+    def finished(self, request: "Request", aborted: bool) -> dict[str, Any] | None:
+        """A request is over. What its response carries under our key, or None when there is nothing to say."""
+        request_id = request.request_id
+        answer: dict[str, Any] = {}
+        params = self._requests.pop(request_id, None)
+        cohort = self._line.cohort_of(request_id)
+        error = self._errors.pop(request_id, None) or (cohort.error if cohort else None)
+        if error is not None:
+            answer["error"] = error
+        if params is not None and params.info:
+            answer["info"] = self._info()
+        if cohort is not None and not aborted:
+            answer["cohort"] = self._describe(cohort)
+            if cohort.phase is Phase.RELEASED and self._carries_log(request_id, cohort):
+                answer["steps"] = self._log.take()
+        self._line.leave(request_id, aborted)
+        if self._line.active is None:
+            self._log.stop()
+        self._offers.pop(request_id, None)
+        self._composition.remove(request_id)
+        return {KEY: answer} if answer else None
+
+    def close(self) -> None:
+        self._log.close()
+
+    def _has_room(self, ends: list[int]) -> bool:
+        return self._limits.blocks_needed(ends) + self._limits.watermark_blocks <= self._free_blocks()
+
+    def _unsalted(self, request: "Request") -> str | None:
+        """Why an unsalted request may not be filled, or None; warns once where the owner allows it."""
+        if not self._salt_matters or request.cache_salt:
+            return None
+        if self._config.require_salt:
+            return "not filled: this server requires a cache_salt for filled requests (require_salt)"
+        if not self._warned_unsalted:
+            self._warned_unsalted = True
+            self._warn(
+                "DecodeBenchConnector: prefix caching is on and a filled request has no cache_salt: later requests "
+                "with the same prompt will decode on made-up KV. Set cache_salt, or require_salt to refuse such fills."
+            )
+        return None
+
+    def _releases(self, step: int) -> tuple[str, ...]:
+        """Filled requests to let run: a whole cohort at once, everybody else as soon as filled."""
+        if started := self._line.take_release(step):
+            self._log.start()
+        held = (self._line.cohort_of(request_id) for request_id in self._filled)
+        ready = set(started) | {
+            request_id
+            for request_id, cohort in zip(self._filled, held, strict=True)
+            if cohort is None or cohort.phase is not Phase.ADMITTING
+        }
+        self._filled -= ready
+        self._loading -= ready
+        return tuple(ready)
+
+    def _note_filled(self, filled: Filled) -> None:
+        request_id = filled.request_id
+        cohort = self._line.cohort_of(request_id)
+        if filled.error is not None:
+            self._warn(f"DecodeBenchConnector: {filled.error}")
+            if cohort is not None:
+                self._line.fail(cohort, f"cohort {cohort.params.id!r}: {filled.error}")
+            elif request_id in self._requests:
+                self._errors[request_id] = filled.error
+        if request_id not in self._loading:
+            return
+        self._filled.add(request_id)
+        if cohort is not None and cohort.phase is Phase.ADMITTING:
+            cohort.note_filled(request_id, filled.pages)
+
+    def _row(self, step: int, now: int, output: "SchedulerOutput") -> list[int]:
+        """The step's line of the log, in the order of STEP_COLUMNS."""
+        scheduled = output.num_scheduled_tokens
+        prefill = self._composition.prefill_tokens(output)
+        cohort = self._line.active
+        foreign = len(scheduled.keys() - cohort.members.keys()) if cohort is not None else len(scheduled)
+        return [
+            step,
+            now,
+            0,
+            len(scheduled),
+            output.total_num_scheduled_tokens - prefill,
+            prefill,
+            foreign,
+            len(output.preempted_req_ids or ()),
+            self._ledger.in_flight,
+            self._gated,
+            *contexts(output),
+        ]
+
+    def _describe(self, cohort: Cohort) -> dict[str, Any]:
+        return {
+            "id": cohort.params.id,
+            "size": cohort.params.size,
+            "released_step": cohort.released_step,
+            "filled": len(cohort.filled),
+            "pages": cohort.pages,
+            "workers": self._num_workers,
+            "local_tokens": cohort.local_tokens,
+            "aborted": cohort.aborted,
+        }
+
+    def _carries_log(self, request_id: str, cohort: Cohort) -> bool:
+        if cohort.log_taken or next(iter(cohort.members)) != request_id:
+            return False
+        cohort.log_taken = True
+        return True
+
+
+_ADMITTED_WITHOUT_FILL = (
+    "cohort {!r}: the engine admitted a member without taking our fill (prompt_logprobs, a streaming-input "
+    "continuation, or another connector of a MultiConnector that goes first); send plain requests and list this "
+    "connector first"
+)

@@ -1,0 +1,136 @@
+"""The step log: what every engine step computed and when its outputs came back, seen from inside the scheduler.
+
+This is the measurement. A step's composition is known when its metadata is built, its completion when its outputs
+return; both carry the step's number. Client, network and tokenizer are not in it.
+
+The hook runs in the engine's critical path, so a step whose requests are all known to be decoding is classified with
+set and list operations only: no Python loop over requests.
+"""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from decodebench.results.steps import STEP_COLUMNS, Steps
+
+if TYPE_CHECKING:
+    from vllm.v1.core.sched.output import SchedulerOutput
+
+MAX_ROWS = 1 << 16
+"""Rows kept for one response; a longer cohort's log is cut there (and says so by being shorter than its output)."""
+
+_DONE = STEP_COLUMNS.index("done_ns")
+
+
+class Composition:
+    """Tells decode from prefill tokens, step by step.
+
+    A scheduled token is a decode token iff its request had computed at least prompt length - 1 tokens before the step.
+    """
+
+    def __init__(self) -> None:
+        self._prompt_len: dict[str, int] = {}
+        self._decoding: set[str] = set()
+
+    def add(self, request_id: str, prompt_len: int) -> None:
+        self._prompt_len[request_id] = prompt_len
+
+    def remove(self, request_id: str) -> None:
+        self._prompt_len.pop(request_id, None)
+        self._decoding.discard(request_id)
+
+    def prefill_tokens(self, output: "SchedulerOutput") -> int:
+        scheduled = output.num_scheduled_tokens
+        if output.preempted_req_ids:
+            self._decoding -= output.preempted_req_ids
+        unknown = scheduled.keys() - self._decoding
+        if not unknown:
+            return 0
+        computed = computed_before(output)
+        tokens = 0
+        for request_id in unknown:
+            if computed[request_id] >= self._prompt_len.get(request_id, 0) - 1:
+                self._decoding.add(request_id)
+            else:
+                tokens += scheduled[request_id]
+        return tokens
+
+
+def computed_before(output: "SchedulerOutput") -> dict[str, int]:
+    """Tokens each scheduled request had computed before the step."""
+    cached = output.scheduled_cached_reqs
+    computed = dict(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
+    computed.update((new.req_id, new.num_computed_tokens) for new in output.scheduled_new_reqs)
+    return computed
+
+
+def contexts(output: "SchedulerOutput") -> tuple[int, int, int]:
+    """Sum, least and most of the KV tokens that the scheduled requests read in the step."""
+    scheduled = output.num_scheduled_tokens
+    if not scheduled:
+        return 0, 0, 0
+    computed = output.scheduled_cached_reqs.num_computed_tokens
+    if not output.scheduled_new_reqs and output.total_num_scheduled_tokens == len(scheduled):
+        return sum(computed) + len(scheduled), min(computed) + 1, max(computed) + 1
+    each = [before + scheduled[request_id] for request_id, before in computed_before(output).items()]
+    return sum(each), min(each), max(each)
+
+
+class StepLog:
+    """Rows of the cohort that is measured, and, with a trace file, of every step."""
+
+    def __init__(self, trace: TextIO | None = None) -> None:
+        self._rows: list[list[int]] | None = None  # None: nobody measures
+        self._by_step: dict[int, list[int]] = {}  # rows whose outputs have not come back
+        self._trace = trace
+        if trace is not None:
+            trace.write(",".join(STEP_COLUMNS) + "\n")
+
+    @property
+    def wanted(self) -> bool:
+        return self._rows is not None or self._trace is not None
+
+    def start(self) -> None:
+        self._rows = []
+
+    def stop(self) -> None:
+        self._rows = None
+
+    def scheduled(self, row: list[int]) -> None:
+        """A step was scheduled; `row` has a value for every column, `done_ns` 0."""
+        self._by_step[row[0]] = row
+        if self._rows is not None and len(self._rows) < MAX_ROWS:
+            self._rows.append(row)
+
+    def completed(self, step: int, now_ns: int) -> None:
+        row = self._by_step.pop(step, None)
+        if row is None:
+            return
+        row[_DONE] = now_ns
+        if self._trace is not None:
+            self._trace.write(",".join(map(str, row)) + "\n")
+
+    def take(self) -> Steps:
+        """The measured cohort's rows, column by column; the log stops."""
+        rows, self._rows = self._rows or [], None
+        columns = zip(*rows, strict=True) if rows else ((),) * len(STEP_COLUMNS)
+        return {name: list(values) for name, values in zip(STEP_COLUMNS, columns, strict=True)}
+
+    def close(self) -> None:
+        if self._trace is not None:
+            self._trace.close()
+            self._trace = None
+
+
+def open_trace(directory: Path, dp_rank: int) -> TextIO:
+    """The file that keeps every step of one scheduler, CSV with STEP_COLUMNS as its header.
+
+    Raises:
+        ValueError: the directory cannot be written.
+    """
+    path = directory / f"steps-dp{dp_rank}-{os.getpid()}.csv"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        return path.open("w", encoding="ascii")
+    except OSError as error:
+        raise ValueError(f"DecodeBenchConnector: trace_dir {directory} cannot be written: {error}") from error

@@ -1,0 +1,286 @@
+"""The start line on vLLM's real scheduler (DESIGN 5.1, 5.2, 5.5 to 5.7, 5.10, 5.11, 5.15)."""
+
+import pytest
+
+from tests.connector.engine import FULL, SLIDING, Workers, state_spec
+
+IN_FLIGHT = pytest.mark.parametrize("in_flight", [1, 2, 3])
+BLOCK = 16
+
+
+def work(e):
+    return [batch for batch in e.batches if batch]
+
+
+def runs_alone(e, members, steps):
+    """Whether the members had `steps` consecutive steps with one token each and nobody else."""
+    own = [batch == dict.fromkeys(members, 1) for batch in work(e)]
+    return any(all(own[i : i + steps]) for i in range(len(own) - steps + 1))
+
+
+@IN_FLIGHT
+def test_every_step_of_a_cohort_decodes_exactly_its_members(engine, in_flight):
+    e = engine(in_flight=in_flight)
+    members = e.cohort(size=4, prompt_len=100, max_tokens=10)
+    e.run()
+    assert all(batch == dict.fromkeys(members, 1) for batch in work(e)[:10])
+    log = e.answer(members[0])["steps"]
+    first = next(i for i, n in enumerate(log["num_reqs"]) if n)
+    assert log["decode_tokens"][first : first + 10] == [4] * 10
+    assert sum(log["prefill_tokens"]) == sum(log["foreign_reqs"]) == sum(log["preempted"]) == 0
+    assert log["context_tokens"][first : first + 10] == [4 * (100 + k) for k in range(10)]
+    assert log["context_min"][first] == log["context_max"][first] == 100
+
+
+@IN_FLIGHT
+@pytest.mark.parametrize("groups", [(FULL, SLIDING), (FULL, state_spec()), (FULL, state_spec("align", 64))])
+def test_hybrid_groups_are_held_and_released_the_same_way(engine, groups, in_flight):
+    e = engine(groups=groups, in_flight=in_flight)
+    members = e.cohort(size=3, prompt_len=200, max_tokens=5)
+    e.run()
+    assert runs_alone(e, members, 5)
+    assert "error" not in e.answer(members[0])
+
+
+def test_the_log_comes_back_once_with_the_first_living_member(engine):
+    e = engine()
+    members = e.cohort(size=4)
+    e.run()
+    assert ["steps" in e.answer(m) for m in members] == [True, False, False, False]
+
+
+def test_completion_times_follow_schedule_times_and_only_the_last_is_open(engine):
+    e = engine()
+    members = e.cohort(size=2)
+    e.run()
+    log = e.answer(members[0])["steps"]
+    assert log["done_ns"][-1] == 0  # the last step's output arrives after the finish hook
+    assert all(done > start for start, done in zip(log["scheduled_ns"], log["done_ns"], strict=True) if done)
+    assert 0 not in log["done_ns"][:-1]
+    assert log["step"] == list(range(log["step"][0], log["step"][0] + len(log["step"])))
+
+
+def test_a_partial_cohort_holds_no_blocks_and_blocks_nobody(engine):
+    e = engine()
+    e.cohort(size=4, count=3)
+    free = e.scheduler.kv_cache_manager.block_pool.get_num_free_blocks()
+    other = e.add(prompt_len=50, max_tokens=3)
+    for _ in range(10):
+        e.step()
+    assert e.scheduler.kv_cache_manager.block_pool.get_num_free_blocks() == free
+    assert len(e.outputs[other]) == 3
+
+
+@IN_FLIGHT
+def test_two_interleaved_cohorts_run_one_after_the_other(engine, in_flight):
+    """Without the gate each holds half of the blocks and both wait for ever; without its last clause they mix."""
+    e = engine(num_blocks=4 * 8 + 1, in_flight=in_flight)
+    a, b = [], []
+    for _ in range(4):
+        a += e.cohort("a", size=4, count=1, prompt_len=100, max_tokens=16)
+        b += e.cohort("b", size=4, count=1, prompt_len=100, max_tokens=16)
+    e.run()
+    assert runs_alone(e, a, 16)
+    assert runs_alone(e, b, 16)
+
+
+def test_a_cohort_waits_until_another_requests_blocks_are_free(engine):
+    e = engine(num_blocks=40)
+    other = e.add(prompt_len=300, max_tokens=40)  # holds 19 blocks and more while it decodes
+    e.run(until=lambda: len(e.outputs.get(other, ())) > 2)
+    members = e.cohort(size=4, prompt_len=100, max_tokens=16)
+    e.run()
+    assert runs_alone(e, members, 16)
+    assert len(e.outputs[other]) == 40
+
+
+@pytest.mark.parametrize(
+    ("limits", "size", "reason"),
+    [
+        ({"num_blocks": 4 * 8}, 4, "needs 32 of 31 blocks"),
+        ({"max_num_seqs": 3}, 4, "4 requests, but max_num_seqs is 3"),
+    ],
+)
+def test_a_cohort_that_cannot_run_as_one_batch_is_told_to_every_member(engine, limits, size, reason):
+    """A pool of exactly the blocks of the members does not fit: the null block is one of them."""
+    e = engine(**({"num_blocks": 4000} | limits))
+    members = e.cohort(size=size, prompt_len=112, max_tokens=16)  # 128 tokens: 8 blocks
+    e.run(2000)
+    assert all(reason in e.answer(m)["error"] for m in members)
+    assert all(len(e.outputs[m]) == 16 for m in members)
+
+
+def test_growth_counts_for_the_fit(engine):
+    """4 x 640 tokens in exactly 4 x 40 blocks would decode 4, then preempt."""
+    e = engine(num_blocks=4 * 40 + 1)
+    members = e.cohort(size=4, prompt_len=640, max_tokens=2)
+    e.run(2000)
+    assert "needs 164 of 160 blocks" in e.answer(members[0])["error"]
+
+
+@pytest.mark.parametrize("prompt", [{"prompt_len": 1}, {"prompt_logprobs": 1}])
+def test_a_member_that_cannot_be_held_is_an_error_for_every_member(engine, prompt):
+    e = engine()
+    members = e.cohort(size=3, count=2) + e.cohort(size=3, count=1, **prompt)
+    e.run()
+    assert all("cohort" in e.answer(m)["error"] for m in members)
+    assert all(len(e.outputs[m]) == 10 for m in members)
+
+
+def test_a_full_prefix_hit_is_an_error_for_every_member(engine):
+    e = engine(prefix_caching=True)
+    prompt = list(range(161))
+    e.add(prompt=prompt, cache_salt="same", max_tokens=1)
+    e.run()
+    hit = {"cohort": {"id": "c", "size": 2}}
+    members = [e.add(decodebench=hit), e.add(decodebench=hit, prompt=prompt, cache_salt="same")]
+    e.run()
+    assert all("prefix cache" in e.answer(m)["error"] for m in members)
+
+
+def test_sizes_that_disagree_break_the_cohort(engine):
+    e = engine()
+    members = e.cohort("c", size=3, count=2) + e.cohort("c", size=4, count=1)
+    e.run()
+    assert all("size" in e.answer(m)["error"] for m in members)
+
+
+def test_a_member_too_many_runs_alone_and_the_cohort_is_exact(engine):
+    e = engine()
+    members = e.cohort(size=3)
+    extra = e.cohort(size=3, count=1, max_tokens=2)[0]
+    e.run()
+    assert "already complete" in e.answer(extra)["error"]
+    assert "error" not in e.answer(members[0])
+    log = e.answer(members[0])["steps"]
+    assert set(log["decode_tokens"][-5:]) == {3}
+
+
+def test_an_id_may_be_used_again_once_its_cohort_is_over(engine):
+    e = engine()
+    for _ in range(3):
+        members = e.cohort("again", size=3)
+        e.run()
+        assert "error" not in e.answer(members[0])
+
+
+def test_a_cohort_that_expires_runs_and_says_how_many_had_arrived(engine, monkeypatch):
+    from decodebench.connector import scheduler
+
+    clock = [0]
+    monkeypatch.setattr(scheduler, "monotonic_ns", lambda: clock[0])
+    e = engine()
+    members = e.cohort(size=4, count=3, timeout_s=5)
+    for _ in range(5):
+        e.step()
+    assert not work(e)
+    clock[0] = int(5e9)
+    e.run()
+    assert all("expired after 5 s: 3 of 4 members had arrived" in e.answer(m)["error"] for m in members)
+
+
+@IN_FLIGHT
+@pytest.mark.parametrize("when", ["gathering", "filling", "filled"])
+def test_an_abort_before_the_release_breaks_the_cohort_and_reports_every_started_fill_once(
+    engine, when, in_flight
+):
+    workers = Workers(delay=3 if when == "filling" else 0)
+    e = engine(workers=workers, in_flight=in_flight)
+    members = e.cohort(size=4, count=3 if when == "gathering" else 4)
+    for _ in range({"gathering": 3, "filling": 2, "filled": 1}[when]):
+        e.step()
+    e.abort(members[1])
+    e.run()
+    survivors = [m for m in members if m != members[1]]
+    assert all("aborted" in e.answer(m)["error"] for m in survivors)
+    assert sorted(workers.released) == sorted(set(workers.released))
+    # Aborted before it had blocks: never reported. Aborted while its fill ran: reported, or its blocks stay for ever.
+    assert (members[1] in workers.released) == (when != "gathering")
+    assert not e.scheduler.requests
+    assert e.scheduler.kv_cache_manager.block_pool.get_num_free_blocks() == 999
+
+
+def test_an_abort_after_the_release_is_counted_in_the_answer(engine):
+    e = engine()
+    members = e.cohort(size=4)
+    e.run(until=lambda: len(e.outputs.get(members[0], ())) == 3)
+    e.abort(members[0])
+    e.run()
+    answer = e.answer(members[1])
+    assert answer["cohort"]["aborted"] == 1
+    assert "steps" in answer  # the log moves on to the first living member
+    assert 3 in answer["steps"]["num_reqs"]
+
+
+def test_a_foreign_request_in_the_window_is_seen_in_the_log(engine):
+    e = engine()
+    members = e.cohort(size=2, max_tokens=12)
+    e.run(until=lambda: len(e.outputs.get(members[0], ())) == 3)
+    e.add(decodebench={"fill": False}, prompt_len=40, max_tokens=2)
+    e.run()
+    log = e.answer(members[0])["steps"]
+    assert 40 in log["prefill_tokens"]
+    assert 1 in log["foreign_reqs"]
+
+
+def test_a_gated_cohort_is_seen_in_the_log_of_the_running_one(engine):
+    e = engine()
+    members = e.cohort("a", size=2, max_tokens=12)
+    e.run(until=lambda: len(e.outputs.get(members[0], ())) == 3)
+    e.cohort("b", size=2)
+    e.run()
+    assert 2 in e.answer(members[0])["steps"]["gated"]
+
+
+def test_a_fill_in_flight_is_seen_in_the_log_of_the_running_cohort(engine):
+    workers = Workers()
+    e = engine(workers=workers)
+    members = e.cohort("a", size=2, max_tokens=12)
+    e.run(until=lambda: len(e.outputs.get(members[0], ())) == 3)
+    workers.delay = 3
+    e.add(prompt_len=50, max_tokens=1)
+    e.run()
+    assert 1 in e.answer(members[0])["steps"]["fills_in_flight"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_release_waits_for_every_worker(engine, count):
+    workers = Workers(count=1)
+    e = engine(workers=workers)
+    e.connector._scheduler_half._ledger._num_workers = count
+    members = e.cohort(size=2)
+    for _ in range(4):
+        e.step()
+    if count == 1:
+        assert work(e)
+        return
+    assert not workers.released
+    workers.count = count
+    e.abort(members)  # nothing else frees them: the fills of step 0 are still owed by the other workers
+    assert e.scheduler.requests
+
+
+def test_pages_written_are_checked_against_the_plan(engine):
+    e = engine(workers=Workers(spoil=(3,)))
+    members = e.cohort(size=2, prompt_len=100)
+    e.run()
+    assert all("wrote [3] pages per group, the plan says [14]" in e.answer(m)["error"] for m in members)
+
+
+def test_a_failed_fill_is_told_and_the_requests_run(engine):
+    e = engine(workers=Workers(error="out of host memory"))
+    members = e.cohort(size=2)
+    alone = e.add(decodebench={})
+    e.run()
+    assert all("out of host memory" in e.answer(m)["error"] for m in [*members, alone])
+    assert all(len(e.outputs[m]) == 10 for m in [*members, alone])
+
+
+def test_the_answer_proves_what_was_filled(engine):
+    e = engine(groups=(FULL, SLIDING), tensor_parallel_size=1)
+    members = e.cohort(size=3, prompt_len=201)
+    e.run()
+    cohort = e.answer(members[2])["cohort"]
+    window_blocks = 5  # tokens 137..199 of a 64-token window, in blocks of 16
+    assert cohort["pages"] == [3 * 13, 3 * window_blocks]
+    assert cohort | {"filled": 3, "workers": 1, "local_tokens": 0, "aborted": 0} == cohort
