@@ -1,0 +1,48 @@
+"""Falcon-H1: every layer runs attention and Mamba-2 side by side and owns a cache of each.
+
+vLLM 0.32 `model_executor/models/falcon_h1.py FalconH1ParallelHybrid`. Defaults of transformers 5.19 `FalconH1Config`.
+"""
+
+from typing import ClassVar
+
+from decodebench.models.attention import attention
+from decodebench.models.base import Context, Defaults, Family, Layer
+from decodebench.models.families.granite import mamba_head
+from decodebench.models.state import mamba2_layer, mamba2_shapes
+
+
+class FalconH1(Family):
+    name = "Falcon-H1"
+    architectures = ("FalconH1ForCausalLM",)
+    model_types = ("falcon_h1",)
+    defaults: ClassVar[Defaults] = {
+        "max_position_embeddings": 8192,
+        "num_key_value_heads": 8,
+        "mamba_d_state": 256,
+        "mamba_d_conv": 4,
+        "mamba_expand": 2,
+        "mamba_n_groups": 1,
+        "mamba_n_heads": 128,
+        "mamba_d_head": "auto",
+        "mamba_d_ssm": 1024,
+    }
+
+    def layers(self, context: Context) -> list[Layer]:
+        config = context.config
+        width = config.optional_integer("mamba_d_ssm") or config.integer("mamba_expand") * config.integer(
+            "hidden_size"
+        )
+        shapes = mamba2_shapes(
+            context,
+            intermediate=width,
+            groups=config.integer("mamba_n_groups"),
+            heads=config.integer("mamba_n_heads"),
+            head=mamba_head(config, width),
+            state=config.integer("mamba_d_state"),
+            kernel=config.integer("mamba_d_conv"),
+        )
+        return [
+            layer
+            for index in range(config.integer("num_hidden_layers"))
+            for layer in (attention(context, index), mamba2_layer(context, index, "mamba.mixer", shapes))
+        ]
