@@ -11,8 +11,9 @@ Three departures, since here the cut must not choose the answer:
   while one late is kept: steps would be removed as outliers by another name.
 - The trend of growing contexts is removed first (median of all pairwise slopes), or the rule would cut into a
   series that only grows.
-- The start moves only if that at least halves MSER(0). A series with no warm-up then keeps the start it was
-  planned with (how often it does: `benchmarks/coverage.py`, column `cut`).
+- The start moves only if that at least halves MSER(0) and what is dropped differs from the rest by 1 % or
+  more. A series with no start-up then keeps the window it was planned with (how often it does not:
+  `benchmarks/coverage.py`, column `cut`).
 """
 
 import numpy as np
@@ -21,6 +22,8 @@ from numpy.typing import NDArray
 BATCH = 5
 GAIN = 0.5
 """A cut must bring MSER down to this share of its value without a cut."""
+WORTH = 0.01
+"""What is dropped must differ from the rest by this share of the step time: less would not change the figure."""
 
 
 def warmup_end(durations: NDArray[np.int64], slack: int) -> int:
@@ -30,10 +33,14 @@ def warmup_end(durations: NDArray[np.int64], slack: int) -> int:
     if latest < 1:
         return 0
     z = np.median(durations[: batches * BATCH].reshape(batches, BATCH), axis=1).astype(np.float64)
+    level = np.median(z)
     z -= slope(z) * np.arange(batches)
     mser = [_mser(z[d:]) for d in range(latest + 1)]
     best = int(np.argmin(mser))  # of equal ones the earliest
-    return best * BATCH if mser[best] <= GAIN * mser[0] else 0
+    if best == 0 or mser[best] > GAIN * mser[0]:
+        return 0
+    start_up = np.median(z[:best]) - np.median(z[best:])
+    return best * BATCH if abs(start_up) >= WORTH * level else 0
 
 
 def slope(z: NDArray[np.float64]) -> float:

@@ -75,8 +75,8 @@ class WindowPlan:
         if min_prompt + output > max_model_len:
             raise PlanError(
                 f"max_model_len {max_model_len} is too short for a window: {min_prompt} prompt tokens and {warmup}"
-                f" steps of warm-up, {SLACK_STEPS} of slack, {length} measured, {tail} to finish make {min_prompt + output};"
-                " raise --max-model-len or lower --window-steps"
+                f" steps of warm-up, {SLACK_STEPS} of slack, {length} measured and {tail} to finish make"
+                f" {min_prompt + output}; raise --max-model-len or lower --window-steps"
             )
         centred = context - warmup - length // 2
         prompt_len = max(min_prompt, min(centred, max_model_len - output))
