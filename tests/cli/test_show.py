@@ -1,0 +1,150 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from decodebench.cli.main import main
+from decodebench.results.schema import RunDocument, parse
+from decodebench.results.store import Store
+from tests.results.documents import finished_run
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDocument:
+    return finished_run(tmp_path / "run")
+
+
+Captured = pytest.CaptureFixture[str]
+
+
+def test_show_prints_the_table_again(run: RunDocument, capsys: Captured) -> None:
+    assert main(["show", run.out]) == 0
+    shown = capsys.readouterr()
+    assert "does not fit: needs 4128 of 2000 blocks" in shown.out
+    assert f"Saved in {run.out}" in shown.out
+    assert shown.err == ""
+
+
+def test_json_is_the_document_on_the_last_line(run: RunDocument, capsys: Captured) -> None:
+    assert main(["show", run.out, "--verify", "--json"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert parse(lines[-1], "stdout") == run
+    assert len(lines) == 1
+
+
+def test_verify_says_how_much_was_recomputed(run: RunDocument, capsys: Captured) -> None:
+    assert main(["show", run.out, "--verify"]) == 0
+    assert "verify: 4 points, 10 repeats recomputed from their steps, 0 mismatches" in capsys.readouterr().out
+
+
+def test_verify_of_an_edited_document_names_the_field_and_cannot_tell(
+    run: RunDocument, capsys: Captured
+) -> None:
+    path = Path(run.out) / "run.json"
+    raw = json.loads(path.read_text())
+    raw["points"][0]["output_tokens_per_s"] *= 2
+    path.write_text(json.dumps(raw))
+    assert main(["show", run.out, "--verify"]) == 6
+    assert "point 0 (batch 2, context 1000): output_tokens_per_s is" in capsys.readouterr().out
+    assert main(["show", run.out]) == 0, "without --verify the document is taken at its word"
+
+
+def test_a_run_that_is_still_going_can_be_shown_and_verified(run: RunDocument, capsys: Captured) -> None:
+    with Store.resume(Path(run.out), run.fingerprint)[0]:
+        assert main(["show", run.out, "--verify"]) == 0
+
+
+def break_nothing(directory: Path) -> Path:
+    return directory.parent / "nowhere"
+
+
+def break_to_a_file(directory: Path) -> Path:
+    return directory / "run.json"
+
+
+def empty(directory: Path) -> Path:
+    (directory.parent / "empty").mkdir()
+    return directory.parent / "empty"
+
+
+def cut_document(directory: Path) -> Path:
+    path = directory / "run.json"
+    path.write_bytes(path.read_bytes()[:-40])
+    return directory
+
+
+def newer_document(directory: Path) -> Path:
+    path = directory / "run.json"
+    path.write_text(path.read_text().replace("decodebench.run/1", "decodebench.run/2"))
+    return directory
+
+
+def no_steps(directory: Path) -> Path:
+    (directory / "steps.parquet").unlink()
+    return directory
+
+
+def cut_steps(directory: Path) -> Path:
+    path = directory / "steps.parquet"
+    path.write_bytes(path.read_bytes()[:-40])
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (break_nothing, "no such directory"),
+        (break_to_a_file, "no such directory"),
+        (empty, "No such file"),
+        (cut_document, "not JSON"),
+        (newer_document, "install a newer decodebench"),
+        (no_steps, "steps.parquet: missing"),
+        (cut_steps, "steps.parquet: cannot be read"),
+    ],
+)
+def test_what_cannot_be_read_is_one_message_and_exit_code_2(
+    run: RunDocument, capsys: Captured, damage: object, message: str
+) -> None:
+    directory = damage(Path(run.out))  # type: ignore[operator]
+    assert main(["show", str(directory), "--verify"]) == 2
+    shown = capsys.readouterr()
+    assert message in shown.err
+    assert str(directory) in shown.err
+    assert shown.out == ""
+    assert "Traceback" not in shown.err
+    assert len(shown.err.splitlines()) <= 2
+
+
+def test_a_thousand_mismatches_are_counted_not_listed(run: RunDocument, capsys: Captured) -> None:
+    path = Path(run.out) / "run.json"
+    raw = json.loads(path.read_text())
+    for point in raw["points"][:2]:
+        for detail in point["repeat_details"]:
+            detail |= {"steps": 1, "duration_ns": 1, "window_start": 1}
+    path.write_text(json.dumps(raw))
+    assert main(["show", run.out, "--verify"]) == 6
+    out = capsys.readouterr().out
+    assert "30 mismatches" in out
+    assert "... and 10 more" in out
+    assert len([line for line in out.splitlines() if "its steps give" in line]) == 20
+
+
+def test_help_imports_nothing_heavy() -> None:
+    script = """
+import argparse, sys
+from decodebench.cli import show
+show.add_parser(argparse.ArgumentParser().add_subparsers())
+print([name for name in ("numpy", "pyarrow", "pydantic", "rich", "torch", "vllm") if name in sys.modules])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_closed_pipe_is_no_traceback(run: RunDocument) -> None:
+    command = f"{sys.executable} -m decodebench.cli.main show {run.out} | true"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert "Traceback" not in done.stderr
