@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from decodebench.engine import recipes
+from decodebench.engine.cores import cpu_environment
 from decodebench.engine.installed import require_vllm
-from decodebench.errors import UserError
+from decodebench.errors import EngineFailed, UserError
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,11 @@ def resolve_model(name: str) -> ResolvedModel:
     require_vllm()
     if name in recipes.names():
         recipe = recipes.get(name)
-        return ResolvedModel(str(recipe.materialise()), tuple(recipe.vllm_args), dict(recipe.env))
+        try:
+            folder = recipe.materialise()
+        except recipes.RecipeError as error:
+            raise EngineFailed(str(error)) from error
+        return ResolvedModel(str(folder), tuple(recipe.vllm_args), {**cpu_environment(), **recipe.env})
     if name.startswith((os.sep, "./", "../", "~")):
         folder = Path(name).expanduser()
         if not (folder / "config.json").is_file():
@@ -32,5 +37,5 @@ def resolve_model(name: str) -> ResolvedModel:
                 f"MODEL {name}: {'no config.json in this folder' if folder.is_dir() else 'no such folder'}",
                 "name a folder with a model in it, a model of the hub, or one that `decodebench recipes` lists",
             )
-        return ResolvedModel(str(folder))
-    return ResolvedModel(name)
+        return ResolvedModel(str(folder), env=cpu_environment())
+    return ResolvedModel(name, env=cpu_environment())

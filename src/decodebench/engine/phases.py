@@ -17,7 +17,6 @@ _SENTENCES: tuple[tuple[str, PhaseName], ...] = (
     ("Loading weights took", "compiling"),
     ("Model loading took", "compiling"),
     ("Warming up model", "compiling"),
-    ("torch.compile", "compiling"),
     ("Capturing CUDA graphs", "compiling"),
 )
 

@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import IO
 
@@ -17,6 +17,7 @@ import psutil
 
 from decodebench.errors import EngineFailed
 
+_ORPHANS_S = 1.0
 _LAST_WAIT_S = 10.0
 
 
@@ -65,11 +66,15 @@ class Family:
         return sorted(members, key=lambda process: process.pid)
 
     def stop(self, grace_s: float) -> None:
-        """Ask the leader to end, wait `grace_s`, then kill whoever is left; raises if one cannot be killed."""
+        """Ask the leader to end, wait `grace_s`, then kill whoever is left; raises if one cannot be killed.
+
+        Members that outlive the leader are no longer under anyone's care: they get `_ORPHANS_S`, not the whole grace.
+        """
         self.look()
         if self.poll() is None:
             self._leader.send_signal(signal.SIGTERM)
-        self._wait(grace_s)
+        self._wait(lambda: self.poll() is not None, grace_s)
+        self._wait(lambda: not self.living(), min(grace_s, _ORPHANS_S))
         deadline = time.monotonic() + _LAST_WAIT_S
         while self.kill():
             if time.monotonic() > deadline:
@@ -88,13 +93,10 @@ class Family:
         self.poll()  # reap the leader
         return len(living)
 
-    def _wait(self, limit_s: float) -> None:
+    def _wait(self, done: Callable[[], bool], limit_s: float) -> None:
         deadline = time.monotonic() + limit_s
-        while time.monotonic() < deadline:
-            self.poll()
-            if not self.living():
-                return
-            time.sleep(0.1)
+        while not done() and time.monotonic() < deadline:
+            time.sleep(0.05)
 
 
 def _session(pid: int) -> int:
