@@ -30,8 +30,8 @@ def encode_pages(raw: torch.Tensor, layout: PageLayout, draw: Draw) -> None:
 def as_bytes(values: torch.Tensor, dtype: str) -> torch.Tensor:
     """`values[n, m]` clamped to the finite range of the number format `dtype` and stored in it: `uint8[n, bytes]`."""
     target: torch.dtype = getattr(torch, dtype)
-    limits = torch.finfo(target)
-    return values.clamp(limits.min, limits.max).to(target).contiguous().view(torch.uint8)
+    most = min(torch.finfo(target).max, torch.finfo(values.dtype).max)
+    return values.clamp(-most, most).to(target).contiguous().view(torch.uint8)
 
 
 def _put(raw: torch.Tensor, offset: int, data: torch.Tensor) -> None:
