@@ -20,9 +20,8 @@ from decodebench.bench.window_plan import WindowPlan
 class Verdict:
     """Valid, or the rule that was broken and a sentence that says how."""
 
-    rule: str | None = (
-        None  # log, window, gap, empty, preempted, foreign, prefill, fill, gated, batch, tokens, context, drifting
-    )
+    rule: str | None = None
+    """log, window, gap, preempted, foreign, prefill, fill, gated, empty, batch, tokens, context or drifting."""
     reason: str | None = None
 
     @property

@@ -16,6 +16,8 @@ Three departures, since here the cut must not choose the answer:
   `benchmarks/coverage.py`, column `cut`).
 """
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,7 +34,8 @@ def warmup_end(durations: NDArray[np.int64], slack: int) -> int:
     latest = min(slack // BATCH, batches - 2)
     if latest < 1:
         return 0
-    z = np.median(durations[: batches * BATCH].reshape(batches, BATCH), axis=1).astype(np.float64)
+    in_batches = durations[: batches * BATCH].reshape(batches, BATCH)
+    z = np.sort(in_batches, axis=1)[:, BATCH // 2].astype(np.float64)  # medians
     level = np.median(z)
     z -= slope(z) * np.arange(batches)
     mser = [_mser(z[d:]) for d in range(latest + 1)]
@@ -45,8 +48,13 @@ def warmup_end(durations: NDArray[np.int64], slack: int) -> int:
 
 def slope(z: NDArray[np.float64]) -> float:
     """Median of the slopes of all pairs (Theil and Sen): a start-up below 29 % of the series does not bend it."""
-    i, j = np.triu_indices(len(z), k=1)
+    i, j = _pairs(len(z))
     return float(np.median((z[j] - z[i]) / (j - i)))
+
+
+@lru_cache(maxsize=8)
+def _pairs(count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    return np.triu_indices(count, k=1)
 
 
 def _mser(rest: NDArray[np.float64]) -> float:
