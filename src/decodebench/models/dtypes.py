@@ -83,8 +83,13 @@ def resolve(config: ModelConfig, engine: EngineFlags) -> ModelDtypes:
         model=model,
         kv_flag=flag,
         mamba_cache=_float_dtype("mamba-cache-dtype", engine.mamba_cache_dtype),
-        mamba_ssm=_float_dtype("mamba-ssm-cache-dtype", engine.mamba_ssm_cache_dtype),
+        mamba_ssm=_ssm_dtype(engine),
     )
+
+
+def _ssm_dtype(engine: EngineFlags) -> str:
+    asked = _float_dtype("mamba-ssm-cache-dtype", engine.mamba_ssm_cache_dtype)
+    return engine.gpu.ssm_state_dtype or "auto" if asked == "auto" else asked
 
 
 def _float_dtype(flag: str, value: str) -> str:

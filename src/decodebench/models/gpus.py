@@ -22,6 +22,7 @@ class Gpu:
     `fixed_block_sizes`: block sizes the platform sets itself instead of asking the backends. `gdn_prefill`: the kernel
     that `additional_config.gdn_prefill_backend = auto` resolves to (`gdn/qwen_gdn_linear_attn.py
     _resolve_gdn_prefill_backend`; SM100 and SM120 resolve to flashinfer too, with CUDA 13 and 128-wide heads).
+    `ssm_state_dtype`: what the platform makes of `--mamba-ssm-cache-dtype auto`, before a model has its say.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Gpu:
     backends: Mapping[Kernel, tuple[Backend, ...]]
     fixed_block_sizes: Mapping[Kernel, int] | None = None
     gdn_prefill: Literal["triton", "flashinfer"] = "triton"
+    ssm_state_dtype: str | None = None
 
     @property
     def is_cuda(self) -> bool:
@@ -125,12 +127,17 @@ GPUS: Mapping[str, Gpu] = {
         )
         for name, (capability, table) in _CUDA.items()
     },
-    "cpu": Gpu(name="cpu", capability=None, backends=_CPU, fixed_block_sizes=_CPU_BLOCKS),
+    # With AVX-512 BF16 the platform resets the SSM state to float32; AMX has an MLA kernel of its own.
+    "cpu-avx2": Gpu(name="cpu-avx2", capability=None, backends=_CPU, fixed_block_sizes=_CPU_BLOCKS),
+    "cpu": Gpu(
+        name="cpu", capability=None, backends=_CPU, fixed_block_sizes=_CPU_BLOCKS, ssm_state_dtype="float32"
+    ),
     "cpu-amx": Gpu(
         name="cpu-amx",
         capability=None,
         backends={**_CPU, "mla": (b.AMX_MLA,)},
         fixed_block_sizes={**_CPU_BLOCKS, "mla": 128},
+        ssm_state_dtype="float32",
     ),
 }
 

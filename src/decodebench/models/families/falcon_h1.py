@@ -3,6 +3,7 @@
 vLLM 0.32 `model_executor/models/falcon_h1.py FalconH1ParallelHybrid`. Defaults of transformers 5.19 `FalconH1Config`.
 """
 
+from dataclasses import replace
 from typing import ClassVar
 
 from decodebench.models.attention import attention
@@ -41,8 +42,12 @@ class FalconH1(Family):
             state=config.integer("mamba_d_state"),
             kernel=config.integer("mamba_d_conv"),
         )
-        return [
-            layer
-            for index in range(config.integer("num_hidden_layers"))
-            for layer in (attention(context, index), mamba2_layer(context, index, "mamba.mixer", shapes))
-        ]
+        count = config.integer("num_hidden_layers")
+        layers = []
+        for index in range(count):
+            # NOTE: the engine counts the state half of a layer on from the last layer, to keep names apart.
+            state = replace(
+                mamba2_layer(context, index, "mixer", shapes), name=f"model.{count + index}.mixer"
+            )
+            layers += [attention(context, index, module="attn"), state]
+        return layers

@@ -22,6 +22,8 @@ class GptOss(Family):
 
     def layers(self, context: Context) -> list[Layer]:
         return [
-            attention(context, index, sliding_window=window(context) if index % 2 == 0 else None)
+            attention(
+                context, index, sliding_window=window(context) if index % 2 == 0 else None, module="attn.attn"
+            )
             for index in range(context.config.integer("num_hidden_layers"))
         ]

@@ -35,7 +35,7 @@ class GraniteHybrid(Family):
         layers = []
         for index, kind in enumerate(types):
             if kind == "linear_attention":
-                layers.append(mamba2_layer(context, index, "mamba.mixer", self._shapes(context)))
+                layers.append(mamba2_layer(context, index, "mixer", self._shapes(context)))
             elif kind == "full_attention":
                 layers.append(attention(context, index, head=head))
             else:

@@ -37,8 +37,8 @@ class Jamba(Family):
         dtypes = (context.dtypes.conv_state, context.dtypes.ssm_state())
         head = hidden // config.integer("num_attention_heads")
         return [
-            attention(context, index, head=head)
+            attention(context, index, head=head, module="attn")
             if index % period == offset
-            else state_layer(context, index, "mamba.mixer", mamba_type="mamba1", shapes=shapes, dtypes=dtypes)
+            else state_layer(context, index, "mixer", mamba_type="mamba1", shapes=shapes, dtypes=dtypes)
             for index in range(config.integer("num_hidden_layers"))
         ]

@@ -71,8 +71,8 @@ class Qwen(Family):
             )
         return set(types) == {"sliding_attention"}
 
-    def _head_size(self, config: ModelConfig) -> int | None:
+    def _head_size(self, config: ModelConfig) -> int:
         """Qwen2's attention ignores `head_dim`."""
-        if str(config.text_model_type).startswith("qwen3"):
+        if "qwen3" in str(config.text_model_type or config.architecture).lower():
             return head_size(config)
         return config.integer("hidden_size") // config.integer("num_attention_heads")
