@@ -1,1 +1,35 @@
-def install(): pass
+"""Repairs of vLLM's CPU build, each named, each with the fact it works around and a test that says when it can go.
+
+They are put in place by the launcher, in every process of the engine, on the CPU build only. None changes what is
+measured on another device, and results list those in force.
+"""
+
+import os
+from collections.abc import Mapping
+
+from decodebench.engine import distribution
+from decodebench.engine.cpu_shims import deepseek_v4_tile_scheduler, mamba1_state_head, triton_interpreted
+from decodebench.engine.cpu_shims.after_import import change_after_import
+from decodebench.engine.cpu_shims.base import Shim
+
+SHIMS = (
+    mamba1_state_head.SHIM,
+    triton_interpreted.SHIM,
+    deepseek_v4_tile_scheduler.SHIM,
+)
+
+__all__ = ["SHIMS", "Shim", "active", "install"]
+
+
+def active(env: Mapping[str, str] = os.environ) -> list[str]:
+    """Names of the shims in force in a server that is started with this environment."""
+    if not distribution.is_cpu_build():
+        return []
+    return [shim.name for shim in SHIMS if shim.applies(env)]
+
+
+def install() -> None:
+    """Let each shim that applies change its module once that is imported. Imports nothing itself."""
+    for shim in SHIMS:
+        if shim.applies(os.environ):
+            change_after_import(shim.module, shim.mend)

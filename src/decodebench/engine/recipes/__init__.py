@@ -1,6 +1,16 @@
 """Built-in models, by name. Importing this imports neither torch nor vLLM nor transformers."""
 
-from decodebench.engine.recipes import gemma3, llama
+from decodebench.engine.recipes import (
+    deepseek_v2,
+    deepseek_v4,
+    gemma3,
+    gptoss,
+    granite,
+    jamba,
+    llama,
+    llama4,
+    qwen3_next,
+)
 from decodebench.engine.recipes.base import Fits, Group, Recipe
 from decodebench.engine.recipes.errors import RecipeError
 
@@ -11,6 +21,13 @@ _RECIPES = {
     for recipe in (
         llama.RECIPE,
         gemma3.RECIPE,
+        gptoss.RECIPE,
+        llama4.RECIPE,
+        deepseek_v2.RECIPE,
+        granite.RECIPE,
+        jamba.RECIPE,
+        qwen3_next.RECIPE,
+        deepseek_v4.RECIPE,
     )
 }
 

@@ -5,12 +5,20 @@ shrinks everything else until the model decodes on two CPU cores. The weights ar
 that activations, expert routing and greedy tokens are as varied as a trained model's; the answers mean nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from decodebench.engine.recipes import cache
+from decodebench.engine.recipes import cache, tokenizer
+
+VOCABULARY: Mapping[str, int] = {
+    "vocab_size": 4096,
+    "pad_token_id": tokenizer.PAD,
+    "bos_token_id": tokenizer.BOS,
+    "eos_token_id": tokenizer.EOS,
+}
+"""What every recipe's configuration says of its tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +56,8 @@ class Recipe:
     """Environment that the server needs, on any device."""
     shims: tuple[str, ...] = ()
     """Names of the CPU shims (`engine/cpu_shims`) without which it does not decode on the CPU build."""
+    finish: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    """Turns the tensors transformers wrote, by name, into those that vLLM's loader reads, where the two differ."""
     seed: int = 0
 
     @property

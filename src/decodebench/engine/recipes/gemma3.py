@@ -1,6 +1,6 @@
 """Gemma 3: five sliding-window layers to one of full attention, so six KV cache groups that share one block pool."""
 
-from decodebench.engine.recipes.base import Fits, Group, Recipe
+from decodebench.engine.recipes.base import VOCABULARY, Fits, Group, Recipe
 from decodebench.engine.recipes.weights import range_at_width
 
 LAYER_TYPES = ["sliding_attention"] * 5 + ["full_attention"]
@@ -10,8 +10,9 @@ RECIPE = Recipe(
     summary="sliding window 512 and full attention, 5 : 1",
     groups=tuple(Group(kind, layers=1, block_size=128) for kind in LAYER_TYPES),
     config={
+        "architectures": ["Gemma3ForCausalLM"],
         "model_type": "gemma3_text",
-        "vocab_size": 4096,
+        **VOCABULARY,
         "hidden_size": 256,
         "intermediate_size": 512,
         "num_hidden_layers": 6,
@@ -24,9 +25,6 @@ RECIPE = Recipe(
         "max_position_embeddings": 16384,
         "initializer_range": range_at_width(0.02, family_width=2560, width=256),
         "tie_word_embeddings": False,
-        "pad_token_id": 0,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
     },
     dtype="bfloat16",
     max_model_len=10240,

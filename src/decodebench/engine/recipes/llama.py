@@ -1,6 +1,6 @@
 """Llama: full attention in every layer, one KV cache group."""
 
-from decodebench.engine.recipes.base import Fits, Group, Recipe
+from decodebench.engine.recipes.base import VOCABULARY, Fits, Group, Recipe
 from decodebench.engine.recipes.weights import range_at_width
 
 RECIPE = Recipe(
@@ -8,8 +8,9 @@ RECIPE = Recipe(
     summary="full attention only",
     groups=(Group("full_attention", layers=4, block_size=128),),
     config={
+        "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
-        "vocab_size": 4096,
+        **VOCABULARY,
         "hidden_size": 256,
         "intermediate_size": 512,
         "num_hidden_layers": 4,
@@ -18,9 +19,6 @@ RECIPE = Recipe(
         "head_dim": 64,
         "max_position_embeddings": 16384,
         "initializer_range": range_at_width(0.02, family_width=4096, width=256),
-        "pad_token_id": 0,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
     },
     dtype="bfloat16",
     max_model_len=10240,

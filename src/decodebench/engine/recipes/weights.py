@@ -10,6 +10,7 @@ shrinkage (`range_at_width`). With the family's range at a 16th of its width the
 takes over within four layers and greedy decoding falls into cycles of one to three tokens (measured; docs/log.md).
 """
 
+import json
 from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,12 +25,18 @@ def range_at_width(family_range: float, family_width: int, width: int) -> float:
 
 
 def write(recipe: "Recipe", directory: Path) -> None:
-    """Write `config.json` and `model*.safetensors`; the same bytes for the same recipe and library versions."""
+    """Write `config.json` and `model.safetensors`; the same bytes for the same recipe and library versions."""
     import torch
+    from safetensors.torch import load_file, save_file
     from transformers import AutoConfig, AutoModelForCausalLM
 
     settings = dict(recipe.config)
     config = AutoConfig.for_model(settings.pop("model_type"), **settings)
     torch.manual_seed(recipe.seed)
     model = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, recipe.dtype))
-    model.save_pretrained(directory)
+    model.save_pretrained(directory, max_shard_size="100GB")
+    if recipe.finish is not None:
+        file = directory / "model.safetensors"
+        save_file(recipe.finish(load_file(file)), file)
+    (directory / "config.json").write_text(json.dumps({**recipe.config, "dtype": recipe.dtype}, indent=2))
+    (directory / "generation_config.json").unlink(missing_ok=True)

@@ -1,0 +1,34 @@
+"""Llama 4: three layers of chunked local attention to one of full attention, experts; two KV cache groups, if the manager is let on."""
+
+from decodebench.engine.recipes.base import VOCABULARY, Fits, Group, Recipe
+from decodebench.engine.recipes.weights import range_at_width
+
+RECIPE = Recipe(
+    name="tiny-llama4",
+    summary="chunked attention 1,024 and full attention, 3 : 1, 8 experts",
+    groups=(Group("chunked_attention", layers=3, block_size=128), Group("full_attention", layers=1, block_size=128)),
+    config={
+        "architectures": ["Llama4ForCausalLM"],
+        "model_type": "llama4_text",
+        **VOCABULARY,
+        "hidden_size": 256,
+        "intermediate_size": 256,
+        "intermediate_size_mlp": 512,
+        "num_hidden_layers": 4,
+        "attention_chunk_size": 1024,
+        "interleave_moe_layer_step": 1,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 64,
+        "num_local_experts": 8,
+        "num_experts_per_tok": 1,
+        "max_position_embeddings": 16384,
+        "tie_word_embeddings": False,
+        "initializer_range": range_at_width(0.02, family_width=5120, width=256),
+    },
+    dtype="bfloat16",
+    max_model_len=10240,
+    fits=Fits(batch_size=32, context_len=8192),
+    engine_args=("--block-size", "128", "--kv-cache-memory-bytes", "1G", "--max-num-seqs", "64"),
+    env={"VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE": "1"},
+)
