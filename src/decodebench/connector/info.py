@@ -52,6 +52,7 @@ def describe(
         "max_num_batched_tokens": limits.max_num_batched_tokens,
         "max_model_len": limits.max_model_len,
         "vocab_size": model.get_vocab_size(),
+        "special_token_ids": sorted(_special_token_ids(model.hf_config.to_dict())),
         "num_drafts": limits.num_drafts,
         "lookahead": limits.lookahead,
         "async_scheduling": bool(scheduler.async_scheduling),
@@ -94,6 +95,19 @@ def _groups(kv_cache_config: "KVCacheConfig", limits: Limits) -> list[dict[str, 
             {*groups[group_id]["tokens_per_state"], spec}, key=_as_number
         )
     return groups
+
+
+def _special_token_ids(config: Any) -> set[int]:
+    """Token ids that a model configuration gives a role (`eos_token_id`, `image_token_index`, ...), nested ones too."""
+    found: set[int] = set()
+    if isinstance(config, dict):
+        for key, value in config.items():
+            if isinstance(value, dict):
+                found |= _special_token_ids(value)
+            elif str(key).endswith(("_token_id", "_token_ids", "_token_index")):
+                values = value if isinstance(value, list) else [value]
+                found |= {each for each in values if isinstance(each, int) and not isinstance(each, bool)}
+    return found
 
 
 def _as_number(text: str) -> float:

@@ -82,6 +82,22 @@ def _select_attention(size: int, block_ids: Sequence[int], local: int, total: in
     )
 
 
+def blocks_filled(shape: GroupShape, total: int) -> int:
+    """Blocks that a fill of the first `total` tokens writes in one group when none of them is computed locally.
+
+    The engine drops what a window no longer needs before it allocates (`get_num_skipped_tokens` of each manager in
+    vLLM 0.32's `single_type_kv_cache_manager.py`).
+    """
+    if shape.kind in ("circular_buffer", "state"):
+        return 1
+    skipped = 0
+    if shape.kind == "sliding_window":
+        skipped = max(0, total - shape.window + 1)
+    elif shape.kind == "chunked_local":
+        skipped = total // shape.window * shape.window
+    return cdiv(total, shape.block_size) - skipped // shape.block_size
+
+
 def blocks_held(shape: GroupShape, tokens: int, in_flight: int) -> int:
     """Most blocks a decoding request of `tokens` tokens holds in one group, null blocks not counted.
 
