@@ -45,5 +45,7 @@ class _Loader(Loader):
         self._loader.exec_module(module)
         self._change(module)
 
-    def __getattr__(self, name: str) -> object:  # get_source, get_code, ...: whatever else the real loader can do
+    def __getattr__(
+        self, name: str
+    ) -> object:  # get_source, get_code, ...: whatever else the real loader can do
         return getattr(self._loader, name)

@@ -13,6 +13,7 @@ from decodebench.engine.recipes import (
 )
 from decodebench.engine.recipes.base import Fits, Group, Recipe
 from decodebench.engine.recipes.errors import RecipeError
+from decodebench.errors import UserError
 
 DEFAULT = "tiny-gemma3"
 
@@ -40,7 +41,7 @@ def names() -> tuple[str, ...]:
 
 
 def get(name: str) -> Recipe:
-    """The recipe of that name; `RecipeError` names those there are."""
+    """The recipe of that name; raises `UserError` with the names there are."""
     if name not in _RECIPES:
-        raise RecipeError(f"model={name!r} is no built-in model; built in are {', '.join(names())}.")
+        raise UserError(f"MODEL {name}: no built-in model of this name", f"built in are {', '.join(names())}")
     return _RECIPES[name]

@@ -6,39 +6,27 @@ carries the digest of every file: one that was changed or truncated since is mad
 """
 
 import hashlib
+import inspect
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 from decodebench.engine.recipes.errors import RecipeError
+
+if TYPE_CHECKING:
+    from decodebench.engine.recipes.base import Recipe
 
 ROOT = "DECODEBENCH_CACHE_DIR"
 """Environment variable that overrides the user's cache directory."""
 
 DIGESTS = "digests.json"
-REVISION = 1
-"""Raised when the code that makes models changes what it makes."""
-
-
-class Maker(Protocol):
-    """What the cache must know of a recipe."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def config(self) -> Mapping[str, Any]: ...
-    @property
-    def dtype(self) -> str: ...
-    @property
-    def seed(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +48,11 @@ def root() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "decodebench"
 
 
-def key(recipe: Maker) -> str:
+def key(recipe: "Recipe") -> str:
     """Twelve hex digits that change when anything changes which the model's bytes depend on."""
     made_of = {
-        "revision": REVISION,
+        "code": {name: _digest(Path(__file__).with_name(f"{name}.py")) for name in ("weights", "tokenizer")},
+        "finish": _digest(Path(inspect.getfile(recipe.finish))) if recipe.finish else None,
         "config": dict(recipe.config),
         "dtype": recipe.dtype,
         "seed": recipe.seed,
@@ -72,13 +61,13 @@ def key(recipe: Maker) -> str:
     return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def find(recipe: Maker) -> Path | None:
+def find(recipe: "Recipe") -> Path | None:
     """The entry of a recipe, if it is there and every byte is what was written."""
     path = _path(recipe)
     return path if _is_intact(path) else None
 
 
-def obtain(recipe: Maker) -> Path:
+def obtain(recipe: "Recipe") -> Path:
     """The entry of a recipe, made if need be. Two processes that make it at once end with one entry."""
     path = _path(recipe)
     if _is_intact(path):
@@ -109,7 +98,7 @@ def clean() -> list[Entry]:
     return removed
 
 
-def _path(recipe: Maker) -> Path:
+def _path(recipe: "Recipe") -> Path:
     return root() / "models" / f"{recipe.name}-{key(recipe)}"
 
 

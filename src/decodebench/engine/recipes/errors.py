@@ -1,5 +1,9 @@
 """What can go wrong with built-in models."""
 
+from decodebench.errors import EXIT_ENGINE, DecodebenchError
 
-class RecipeError(Exception):
-    """A built-in model could not be found or made; the message says why and what to do."""
+
+class RecipeError(DecodebenchError):
+    """A built-in model could not be made; the message says why and what to do."""
+
+    exit_code = EXIT_ENGINE

@@ -6,7 +6,10 @@ from decodebench.engine.recipes.weights import range_at_width
 RECIPE = Recipe(
     name="tiny-gptoss",
     summary="sliding window 128 and full attention by turns, 16 experts",
-    groups=(Group("sliding_attention", layers=2, block_size=128), Group("full_attention", layers=2, block_size=128)),
+    groups=(
+        Group("sliding_attention", layers=2, block_size=128),
+        Group("full_attention", layers=2, block_size=128),
+    ),
     config={
         "architectures": ["GptOssForCausalLM"],
         "model_type": "gpt_oss",

@@ -6,7 +6,8 @@ from decodebench.engine.recipes.weights import range_at_width
 RECIPE = Recipe(
     name="tiny-granite",
     summary="Mamba-2 and full attention, 3 : 1",
-    groups=(Group("mamba", layers=1, block_size=128),) * 3 + (Group("full_attention", layers=1, block_size=128),),
+    groups=(Group("mamba", layers=1, block_size=128),) * 3
+    + (Group("full_attention", layers=1, block_size=128),),
     config={
         "architectures": ["GraniteMoeHybridForCausalLM"],
         "model_type": "granitemoehybrid",
@@ -35,5 +36,13 @@ RECIPE = Recipe(
     dtype="bfloat16",
     max_model_len=10240,
     fits=Fits(batch_size=32, context_len=8192),
-    engine_args=("--block-size", "128", "--kv-cache-memory-bytes", "1G", "--max-num-seqs", "64", "--no-enable-prefix-caching"),
+    engine_args=(
+        "--block-size",
+        "128",
+        "--kv-cache-memory-bytes",
+        "1G",
+        "--max-num-seqs",
+        "64",
+        "--no-enable-prefix-caching",
+    ),
 )

@@ -6,7 +6,10 @@ from decodebench.engine.recipes.weights import range_at_width
 RECIPE = Recipe(
     name="tiny-llama4",
     summary="chunked attention 1,024 and full attention, 3 : 1, 8 experts",
-    groups=(Group("chunked_attention", layers=3, block_size=128), Group("full_attention", layers=1, block_size=128)),
+    groups=(
+        Group("chunked_attention", layers=3, block_size=128),
+        Group("full_attention", layers=1, block_size=128),
+    ),
     config={
         "architectures": ["Llama4ForCausalLM"],
         "model_type": "llama4_text",

@@ -6,7 +6,8 @@ from decodebench.engine.recipes.weights import range_at_width
 RECIPE = Recipe(
     name="tiny-qwen3-next",
     summary="Gated DeltaNet and full attention, 3 : 1, 16 experts",
-    groups=(Group("mamba", layers=1, block_size=128),) * 3 + (Group("full_attention", layers=1, block_size=128),),
+    groups=(Group("mamba", layers=1, block_size=128),) * 3
+    + (Group("full_attention", layers=1, block_size=128),),
     config={
         "architectures": ["Qwen3NextForCausalLM"],
         "model_type": "qwen3_next",

@@ -11,9 +11,10 @@ takes over within four layers and greedy decoding falls into cycles of one to th
 """
 
 import json
+from collections.abc import Callable
 from math import sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from decodebench.engine.recipes.base import Recipe
@@ -33,7 +34,8 @@ def write(recipe: "Recipe", directory: Path) -> None:
     settings = dict(recipe.config)
     config = AutoConfig.for_model(settings.pop("model_type"), **settings)
     torch.manual_seed(recipe.seed)
-    model = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, recipe.dtype))
+    from_config: Callable[..., Any] = AutoModelForCausalLM.from_config
+    model = from_config(config, dtype=getattr(torch, recipe.dtype))
     model.save_pretrained(directory, max_shard_size="100GB")
     if recipe.finish is not None:
         file = directory / "model.safetensors"
