@@ -26,19 +26,14 @@ def with_repeat(run: RunDocument, number: int, **changes: object) -> RunDocument
     return with_point(run, repeat_details=tuple(details))
 
 
-@pytest.fixture(params=[1, 2], ids=["one rank", "two ranks"])
-def ranks(request: pytest.FixtureRequest) -> int:
-    return int(request.param)
+@pytest.fixture(scope="module", params=[1, 2], ids=["one rank", "two ranks"])
+def run(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> RunDocument:
+    return finished_run(tmp_path_factory.mktemp("results") / "run", ranks=request.param)
 
 
 @pytest.fixture
-def run(tmp_path: Path, ranks: int) -> RunDocument:
-    return finished_run(tmp_path / "run", ranks=ranks)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store.open(tmp_path / "run")
+def store(run: RunDocument) -> Store:
+    return Store.open(Path(run.out))
 
 
 def test_an_untouched_run_is_reproduced(run: RunDocument, store: Store) -> None:

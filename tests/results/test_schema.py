@@ -126,6 +126,20 @@ def test_nanoseconds_are_rounded_to_whole_ones_and_must_be_finite() -> None:
         StepTime(mean=float("nan"), median=1, p90=1, p99=1, max=1)
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_figure_that_is_no_number_is_refused_when_it_is_made(value: float) -> None:
+    with pytest.raises(ValidationError, match="finite"):
+        Point(
+            point=0,
+            batch_size=1,
+            batch_size_total=1,
+            context_len=1,
+            status=Status.FAILED,
+            reason="x",
+            measured_context=value,
+        )
+
+
 def test_a_precision_is_missed_only_if_it_was_asked_for() -> None:
     point = valid_point(0, 2)
     assert point.precision_reached is not None

@@ -82,6 +82,7 @@ def test_a_resumed_run_adds_to_the_merged_steps_and_replaces_what_it_measures_ag
     store.append_repeat(RepeatKey(4, 2, CONTEXT, 0, 0), [again])
     steps = dict(store.repeats())
     assert steps[KEY] == (again,)
+    assert len(list(store.repeats())) == len(steps), "nothing twice"
     run = document(store.directory, *first.points, valid_point(4, 2, repeats=2))
     store.finish(run)
     assert dict(store.repeats()) == steps
