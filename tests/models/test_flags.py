@@ -134,14 +134,17 @@ class TestBlockSize:
         assert specs_of(DEEPSEEK, gpu=find_gpu(gpu)).block_size == latent
 
     def test_of_a_window_is_the_largest_kernel_block_that_fits(self) -> None:
-        """FlashInfer on SM100 has exact kernel blocks up to 64 tokens."""
+        """FlashInfer on SM100 has exact kernel blocks: up to 64 tokens, or 1,024 with grouped queries."""
         config = {**LLAMA, "layer_types": ["sliding_attention", "full_attention"] * 4, "sliding_window": 512}
-        specs = specs_of(config, gpu=find_gpu("b200"), block_size=128)
-        assert {(spec.kind, spec.block_size) for spec in specs.layers.values()} == {
-            ("sliding_window", 64),
-            ("full_attention", 128),
-        }
-        assert {spec.block_stride_alignment for spec in specs.layers.values()} == {MultipleOf(64)}
+        for kv_heads, window_block, largest in ((16, 64, 64), (4, 128, 1024)):
+            specs = specs_of(
+                {**config, "num_key_value_heads": kv_heads}, gpu=find_gpu("b200"), block_size=128
+            )
+            assert {(spec.kind, spec.block_size) for spec in specs.layers.values()} == {
+                ("sliding_window", window_block),
+                ("full_attention", 128),
+            }
+            assert {spec.block_stride_alignment for spec in specs.layers.values()} == {MultipleOf(largest)}
 
     def test_of_a_hybrid_holds_a_whole_state_page(self) -> None:
         for tp in (1, 2):

@@ -106,7 +106,12 @@ def attention(
     else:
         build = partial(FullAttention, **common)
     return Layer(
-        index=index, name=context.layer_name(index, module), kernel="dense", build=build, head_size=size
+        index=index,
+        name=context.layer_name(index, module),
+        kernel="dense",
+        build=build,
+        head_size=size,
+        queries_per_kv_head=attention_heads // context.engine.tensor_parallel_size // common["num_kv_heads"],
     )
 
 
@@ -124,7 +129,7 @@ def latent(
     size = config.integer("kv_lora_rank") + config.integer("qk_rope_head_dim")
     kernel: Kernel = "sparse_mla" if sparse else "mla"
     flag = context.dtypes.kv_flag
-    backend = context.engine.gpu.backend(kernel, flag, size, context.engine.attention_backend)
+    backend = context.engine.gpu.backend(kernel, flag, size, asked=context.engine.attention_backend)
     if (
         backend.name == "FLASHMLA_SPARSE" and flag.startswith("fp8")
     ) or backend.name == "FLASHINFER_MLA_SPARSE_SM120":

@@ -4,7 +4,7 @@ Read in the vLLM 0.32 classes of the same names under `v1/attention/backends/` a
 shapes a page is kept here; `gpus.py` says which backend runs where.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from decodebench.kv.specs import MultipleOf
@@ -41,6 +41,7 @@ class Backend:
     block_sizes: tuple[int | MultipleOf, ...]
     kv_dtypes: tuple[str, ...] = UNQUANTIZED
     head_sizes: tuple[int, ...] = ()  # () takes any
+    min_queries_per_kv_head: int = 1
     layouts: tuple[str, ...] = ()  # () reads any; else most preferred first
     stride_rows: int | None = None
     stride_if_quantized: MultipleOf | None = None
@@ -50,8 +51,12 @@ class Backend:
     def bases(self) -> tuple[int, ...]:
         return tuple(size.base if isinstance(size, MultipleOf) else size for size in self.block_sizes)
 
-    def takes(self, kv_cache_dtype: str, head_size: int) -> bool:
-        return kv_cache_dtype in self.kv_dtypes and (not self.head_sizes or head_size in self.head_sizes)
+    def takes(self, kv_cache_dtype: str, head_size: int, queries_per_kv_head: int = 1) -> bool:
+        return (
+            kv_cache_dtype in self.kv_dtypes
+            and (not self.head_sizes or head_size in self.head_sizes)
+            and queries_per_kv_head >= self.min_queries_per_kv_head
+        )
 
     def takes_block(self, block_size: int) -> bool:
         """`AttentionBackend.supports_block_size`."""
@@ -79,6 +84,10 @@ FLASH_ATTN_4_FP8 = Backend(name="FLASH_ATTN", block_sizes=(64,), kv_dtypes=FP8, 
 FLASHINFER = Backend(name="FLASHINFER", block_sizes=(16, 32, 64), kv_dtypes=DENSE_DTYPES)
 FLASHINFER_SM100 = Backend(
     name="FLASHINFER", block_sizes=(16, 32, 64), kv_dtypes=DENSE_DTYPES, layouts=("LBHNC", "BLHNC")
+)
+# The trtllm-gen kernels serve large pages, of grouped queries only (`flashinfer.py get_supported_kernel_block_sizes`).
+FLASHINFER_SM100_GROUPED = replace(
+    FLASHINFER_SM100, block_sizes=(16, 32, 64, 128, 256, 512, 1024), min_queries_per_kv_head=2
 )
 TRITON_ATTN = Backend(name="TRITON_ATTN", block_sizes=(MultipleOf(16),), kv_dtypes=DENSE_DTYPES)
 CPU_ATTN = Backend(name="CPU_ATTN", block_sizes=(MultipleOf(32),), layouts=("LBHNC",))

@@ -37,6 +37,7 @@ class Layer:
     kernel: Kernel
     build: SpecBuilder
     head_size: int = 0
+    queries_per_kv_head: int = 1
     own_block_size: int | None = None
 
 

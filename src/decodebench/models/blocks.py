@@ -34,7 +34,13 @@ class Blocks:
 
 def backend_of(layer: Layer, context: Context) -> Backend:
     engine = context.engine
-    return engine.gpu.backend(layer.kernel, context.dtypes.kv_flag, layer.head_size, engine.attention_backend)
+    return engine.gpu.backend(
+        layer.kernel,
+        context.dtypes.kv_flag,
+        layer.head_size,
+        layer.queries_per_kv_head,
+        asked=engine.attention_backend,
+    )
 
 
 def backends_of(layers: Sequence[Layer], context: Context) -> list[Backend]:

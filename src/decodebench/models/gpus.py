@@ -42,7 +42,13 @@ class Gpu:
         return 0 if self.capability is None else self.capability[0]
 
     def backend(
-        self, kernel: Kernel, kv_cache_dtype: str, head_size: int, asked: str | None = None
+        self,
+        kernel: Kernel,
+        kv_cache_dtype: str,
+        head_size: int,
+        queries_per_kv_head: int = 1,
+        *,
+        asked: str | None = None,
     ) -> Backend:
         """The backend that runs layers of `kernel`; `asked` is vLLM's `--attention-backend`, where it names one."""
         candidates = self.backends.get(kernel, ())
@@ -54,7 +60,7 @@ class Gpu:
             backend for backend in candidates if asked is not None and backend.name == asked.upper()
         )
         for backend in named or candidates:
-            if backend.takes(kv_cache_dtype, head_size):
+            if backend.takes(kv_cache_dtype, head_size, queries_per_kv_head):
                 return backend
         accepted = dict.fromkeys(dtype for backend in named or candidates for dtype in backend.kv_dtypes)
         raise ModelError(
@@ -82,7 +88,7 @@ _SM90: Mapping[Kernel, tuple[Backend, ...]] = {
     **_V4,
 }
 _SM100: Mapping[Kernel, tuple[Backend, ...]] = {
-    "dense": (b.FLASHINFER_SM100, b.FLASH_ATTN, b.TRITON_ATTN),
+    "dense": (b.FLASHINFER_SM100_GROUPED, b.FLASHINFER_SM100, b.FLASH_ATTN, b.TRITON_ATTN),
     "mla": (b.FLASHINFER_MLA, b.CUTLASS_MLA, b.FLASHMLA, b.TRITON_MLA),
     # bf16 with more than 16 heads a rank prefers FlashMLA, the rest FlashInfer; both take the same blocks.
     "sparse_mla": (b.FLASHINFER_MLA_SPARSE, b.FLASHMLA_SPARSE_SM100),

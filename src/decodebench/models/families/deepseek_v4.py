@@ -86,7 +86,9 @@ class _Rows:
         self.context = context
         self.head = context.config.integer("head_dim")
         flag = context.dtypes.kv_flag
-        backend = context.engine.gpu.backend("v4_mla", flag, self.head, context.engine.attention_backend)
+        backend = context.engine.gpu.backend(
+            "v4_mla", flag, self.head, asked=context.engine.attention_backend
+        )
         # Only the FlashInfer class stores plain rows, and on SM120 not even that.
         self.packed = backend.name != "FLASHINFER_MLA_SPARSE_DSV4" or context.engine.gpu.major == 12
         if self.packed and flag != "auto" and not flag.startswith("fp8"):
