@@ -1,0 +1,138 @@
+"""The engine options that a plan depends on, under vLLM's names, and how each is read from text.
+
+One table serves the library call (keyword arguments), our own command line and a pasted `vllm serve` line.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from decodebench.errors import UserError
+from decodebench.kv.units import parse_bytes, parse_count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineArguments:
+    """What the user told the engine; None is vLLM's own default. Field names are vLLM's options."""
+
+    tensor_parallel_size: int = 1
+    pipeline_parallel_size: int = 1
+    data_parallel_size: int = 1
+    decode_context_parallel_size: int = 1
+    enable_expert_parallel: bool | None = None  # moves weights, not the cache
+    dtype: str = "auto"
+    kv_cache_dtype: str = "auto"
+    block_size: int | None = None
+    max_model_len: int | None = None
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    enable_prefix_caching: bool | None = None
+    async_scheduling: bool | None = None
+    disable_hybrid_kv_cache_manager: bool | None = None
+    disable_sliding_window: bool | None = None
+    kv_transfer_config: Mapping[str, Any] | str | None = None
+    speculative_config: Mapping[str, Any] | str | None = None
+    attention_backend: str | None = None
+    mamba_block_size: int | None = None
+    mamba_cache_dtype: str = "auto"
+    mamba_ssm_cache_dtype: str = "auto"
+    num_gpu_blocks_override: int | None = None
+    kv_cache_memory_bytes: int | None = None
+
+    @property
+    def asked_hybrid_manager(self) -> bool | None:
+        """True: asked on, False: asked off, None: no preference."""
+        off = self.disable_hybrid_kv_cache_manager
+        return None if off is None else not off
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: its field, its short names, and the reader of its text (None: a switch with a `--no-` form)."""
+
+    field: str
+    read: Callable[[str, str], Any] | None
+    help: str
+    short: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return "--" + self.field.replace("_", "-")
+
+
+def _positive(text: str, field: str) -> int:
+    value = parse_count(text, field)
+    if value < 1:
+        raise UserError(f"{field} {text}: must be at least 1")
+    return value
+
+
+def _length(text: str, field: str) -> int | None:
+    """`--max-model-len`, where -1 and auto mean: as long as the memory allows."""
+    if text.strip().lower() in ("-1", "auto"):
+        raise UserError(
+            f"{field} {text}: the engine then takes the longest that fits",
+            "give the length that you want planned",
+        )
+    return _positive(text, field)
+
+
+def _object(text: str, field: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(
+            f"{field} is not JSON: {error}", "quote the whole object with single quotes"
+        ) from None
+    if not isinstance(value, dict):
+        raise UserError(f"{field} must be a JSON object, not {type(value).__name__}")
+    return value
+
+
+def _text(text: str, field: str) -> str:
+    return text
+
+
+OPTIONS = (
+    Option("tensor_parallel_size", _positive, "ranks that share each layer", ("-tp",)),
+    Option("pipeline_parallel_size", _positive, "stages of layers", ("-pp",)),
+    Option("data_parallel_size", _positive, "engines side by side, each with a pool of its own", ("-dp",)),
+    Option("decode_context_parallel_size", _positive, "ranks that share the context", ("-dcp",)),
+    Option("enable_expert_parallel", None, "accepted; it does not change the cache", ("-ep",)),
+    Option("dtype", _text, "dtype of the model"),
+    Option("kv_cache_dtype", _text, "dtype of the KV cache, such as fp8"),
+    Option("block_size", _positive, "tokens a block"),
+    Option("max_model_len", _length, "longest context"),
+    Option("max_num_seqs", _positive, "most requests in one step"),
+    Option("max_num_batched_tokens", _positive, "most tokens in one step"),
+    Option("enable_prefix_caching", None, "reuse of common prefixes (vLLM's default: on)"),
+    Option("async_scheduling", None, "schedule ahead of the results (vLLM's default on a GPU: on)"),
+    Option(
+        "disable_hybrid_kv_cache_manager",
+        None,
+        "switch the hybrid KV cache manager off, or (--no-) demand it",
+    ),
+    Option("disable_sliding_window", None, "cap the context at the window"),
+    Option("kv_transfer_config", _text, "JSON: the KV connector"),
+    Option("speculative_config", _object, "JSON: speculative decoding", ("-sc",)),
+    Option("attention_backend", _text, "attention backend by vLLM's name"),
+    Option("mamba_block_size", _positive, "tokens a state block stands for"),
+    Option("mamba_cache_dtype", _text, "dtype of the state"),
+    Option("mamba_ssm_cache_dtype", _text, "dtype of the SSM state"),
+    Option("num_gpu_blocks_override", _positive, "blocks of the pool, instead of memory"),
+    Option("kv_cache_memory_bytes", parse_bytes, "memory for the KV cache per GPU, as vLLM's own flag"),
+)
+
+OPTION_OF = {option.name: option for option in OPTIONS}
+
+
+def read_option(option: Option, text: str | None) -> Any:
+    """The value of one option from its text; None is a switch that stands alone."""
+    if option.read is None:
+        if text is not None:
+            raise UserError(f"{option.name} {text}: it takes no value")
+        return True
+    if text is None:
+        raise UserError(f"{option.name} needs a value", option.help)
+    return option.read(text, option.name)
