@@ -161,6 +161,14 @@ def test_a_verdict_that_lies_outside_the_log_is_kept(tmp_path: Path) -> None:
     assert mismatches(run, store) == []
 
 
+def test_a_valid_repeat_whose_pages_were_not_all_written_is_found(run: RunDocument, store: Store) -> None:
+    full = {"workers": 1, "pages_planned": [4, 8], "pages_written": [4, 8]}
+    assert mismatches(with_repeat(run, 1, filled=full), store) == []
+    assert mismatches(with_repeat(run, 1, filled=full | {"pages_written": [4, 7]}), store) == [
+        f"point 0 (batch 2, context {CONTEXT}), launch 0, repeat 1 | pages_written"
+    ]
+
+
 def test_moved_window_flags_are_found(run: RunDocument, store: Store) -> None:
     def moved(rank: RankSteps) -> RankSteps:
         return RankSteps(

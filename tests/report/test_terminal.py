@@ -93,7 +93,7 @@ def test_data_parallel_runs_show_the_batch_per_rank_in_total_and_the_rate_per_de
 
 def test_output_that_is_no_terminal_is_plain_and_unfolded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
-    reason = "step 31 of the window decoded 7 token(s) instead of 8 " * 2
+    reason = "step 31 of the window decoded 7 token(s) instead of 8 " * 10
     text = shown(document("out", valid_point(0, 2), other_point(1, Status.INVALID, reason)))
     assert "\x1b" not in text
     assert reason.strip() in text

@@ -30,7 +30,7 @@ class Mismatch:
     recomputed: object
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.field} is {self.stored}, its steps give {self.recomputed}"
+        return f"{self.where}: {self.field} is {self.stored}, recomputed {self.recomputed}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class _Check:
             return
         self.repeats += 1
         again = _judge_again(point, point.window, key, ranks, self._drafts)
-        self.found += _repeat_mismatches(key, detail, ranks, again)
+        self.found += [*_repeat_mismatches(key, detail, ranks, again), *_fill_mismatches(key, detail)]
         if detail.status is Status.VALID and again.verdict.valid and not detail.discarded:
             self._valid[key.point].append(again)
 
@@ -107,6 +107,14 @@ def _repeat_mismatches(
         windows_again = [(rank.window.start, rank.window.stop) for rank in again.rank_steps()]
         if windows != windows_again:
             yield Mismatch(str(key), "the rows of the window", windows, windows_again)
+
+
+def _fill_mismatches(key: RepeatKey, detail: RepeatDetail) -> Iterator[Mismatch]:
+    """A valid repeat's pages were all written. The steps do not show it; the document must not contradict itself."""
+    filled = detail.filled or {}
+    planned, written = filled.get("pages_planned"), filled.get("pages_written")
+    if detail.status is Status.VALID and planned != written:
+        yield Mismatch(str(key), "pages_written", written, planned)
 
 
 def _point_mismatches(point: Point, repeats: list[JudgedRepeat], devices: int) -> Iterator[Mismatch]:

@@ -23,7 +23,7 @@ from decodebench.results.schema import RunDocument
 from decodebench.results.status import Status
 
 NOTHING = "-"
-_UNFOLDED = 240  # columns, for output that no window limits
+_UNFOLDED = 10_000  # columns, for output that no window limits
 _GAP = 2  # between two columns: one of padding, one of the box's divider
 _STATUS_WIDTH = 16  # what the last column gets before others are dropped for it
 _STYLES = {Status.VALID: "green", Status.NOT_RUN: "dim", Status.UNVERIFIED: "yellow"}
