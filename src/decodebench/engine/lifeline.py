@@ -1,8 +1,8 @@
 """No engine outlives the process that started it, not even one killed with -9.
 
-Each process of the engine watches its parent through a pidfd, which becomes readable in the moment the parent ends; the
-watching thread sleeps in the kernel until then and costs the benchmark nothing. (The kernel's own parent-death signal is
-not used: it fires when the *thread* that started the process ends, and servers are started from threads.)
+Each process of the engine watches its parent through a pidfd, which becomes readable when the parent ends; the watching
+thread sleeps in the kernel until then and costs the benchmark nothing. (The kernel's own parent-death signal is not
+used: it fires when the *thread* that started the process ends, and a server may be started from a thread.)
 
 The server process asks itself to stop first, as Ctrl-C would, and is killed if it has not stopped after a grace; the
 processes below it are killed as soon as the one above them is gone.

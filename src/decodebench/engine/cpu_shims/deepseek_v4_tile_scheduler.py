@@ -1,7 +1,7 @@
 """DeepSeek-V4's sliding-window metadata lacks two keys on the CPU.
 
-Fact of vLLM 0.32: `DeepseekSparseSWAMetadataBuilder` (`v1/attention/backends/mla/sparse_swa.py`) reads one plan per layer
-type out of `build_tile_scheduler`, among them the types `c1a` and `c2a`. The CPU's own builder
+Fact of vLLM 0.32: `DeepseekSparseSWAMetadataBuilder` (`v1/attention/backends/mla/sparse_swa.py`) reads one plan per
+layer type out of `build_tile_scheduler`, among them the types `c1a` and `c2a`. The CPU's own builder
 (`models/deepseek_v4/cpu/cpu_mla.py`) overrides that method and leaves those two out: KeyError in the first step. No
 layer of either type exists in the model, and the CPU plans nothing: the value is None, as for the others.
 """

@@ -2,7 +2,8 @@
 
 Fact of vLLM 0.32: `CPUSSUBackend.__call__` (`model_executor/layers/mamba/ops/ssu_dispatch.py`) hands the tensors to
 `selective_state_update_cpu` as they come. The kernel's state is (slots, heads, dim, dstate). `mamba_mixer.py` (Mamba-1:
-Jamba) has no heads and calls with three dimensions, which the kernel refuses. With one head put in, all is well in float32.
+Jamba) has no heads and calls with three dimensions, which the kernel refuses. With one head put in, it decodes in
+float32.
 """
 
 from types import ModuleType

@@ -1,8 +1,8 @@
 """Triton counts as there when it runs interpreted.
 
-Fact of vLLM 0.32: `triton_utils/importing.py` sets `HAS_TRITON` to False on the CPU build when Triton has no CPU backend,
-and `triton` is then a placeholder whose kernels cannot be launched. DeepSeek-V4 launches a few. Triton itself can run every
-kernel in Python on CPU tensors (`TRITON_INTERPRET=1`), slowly. Whoever sets that variable wants exactly this.
+Fact of vLLM 0.32: `triton_utils/importing.py` sets `HAS_TRITON` to False on the CPU build when Triton has no CPU
+backend, and `triton` is then a placeholder whose kernels cannot be launched. DeepSeek-V4 launches a few. Triton itself
+can run a kernel in Python on CPU tensors (`TRITON_INTERPRET=1`), slowly. Whoever sets that variable wants exactly this.
 """
 
 from collections.abc import Mapping

@@ -26,14 +26,13 @@ class Group:
     """One KV cache group that vLLM is expected to form."""
 
     kind: str
-    layers: int
-    block_size: int
-    """Tokens of one block of this group, as the engine reports it."""
+    """As vLLM calls it (0.32 `v1/kv_cache_interface.py KVCacheSpecKind`)."""
+    layers: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Fits:
-    """The largest point that the recipe's KV space holds with room to decode: `batch_size` requests of `context_len`."""
+    """The largest point the recipe's KV space holds with room to decode: `batch_size` requests of `context_len`."""
 
     batch_size: int
     context_len: int

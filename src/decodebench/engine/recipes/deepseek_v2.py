@@ -1,4 +1,4 @@
-"""DeepSeek-V2/V3: multi-head latent attention (MLA) in every layer, one latent of 576 numbers a token; one KV cache group."""
+"""DeepSeek-V2/V3: multi-head latent attention (MLA), one latent of 576 numbers a token and layer; one KV cache group."""
 
 from decodebench.engine.recipes.base import VOCABULARY, Fits, Group, Recipe
 from decodebench.engine.recipes.weights import range_at_width
@@ -6,7 +6,7 @@ from decodebench.engine.recipes.weights import range_at_width
 RECIPE = Recipe(
     name="tiny-deepseek-v2",
     summary="MLA, 16 experts",
-    groups=(Group("mla", layers=3, block_size=16),),
+    groups=(Group("mla_attention", layers=3),),
     config={
         "architectures": ["DeepseekV2ForCausalLM"],
         "model_type": "deepseek_v2",

@@ -1,7 +1,7 @@
 """DeepSeek-V4: latent pages, compressed 4-fold and 128-fold, an indexer and compressor states; six KV cache groups.
 
-What its layers mix: sliding-window latents in every layer; beside them the whole context compressed 128-fold (layer 3) or
-4-fold with a learned choice of 512 entries (layers 2 and 4). Rows are packed: fp8 numbers, bf16 rotary part and scales.
+What its layers mix: sliding-window latents in every layer; beside them the whole context compressed 128-fold (layer 3)
+or 4-fold with a learned choice of 512 entries (layers 2 and 4). Rows are packed: fp8 numbers, bf16 rotary part, scales.
 """
 
 from typing import Any
@@ -16,8 +16,8 @@ EXPERTS_PER_TOKEN = 6
 def finish(tensors: dict[str, Any]) -> dict[str, Any]:
     """Bring what transformers 5.19 writes under the names of the published checkpoint, as vLLM's loader expects them.
 
-    It leaves the prefix of the class on, writes `kv_norm` as `norm`, and leaves the table of the hash-routed layer (one row
-    of distinct experts a token) at zero, with which every token would go to expert 0 six times.
+    It leaves the prefix of the class on, writes `kv_norm` as `norm`, and leaves the table of the hash-routed layer (one
+    row of distinct experts a token) at zero, with which every token would go to expert 0 six times.
     """
     import torch
 

@@ -8,7 +8,7 @@ LAYER_TYPES = ["sliding_attention"] * 5 + ["full_attention"]
 RECIPE = Recipe(
     name="tiny-gemma3",
     summary="sliding window 512 and full attention, 5 : 1",
-    groups=tuple(Group(kind, layers=1, block_size=128) for kind in LAYER_TYPES),
+    groups=(*[Group("sliding_window")] * 5, Group("full_attention")),
     config={
         "architectures": ["Gemma3ForCausalLM"],
         "model_type": "gemma3_text",

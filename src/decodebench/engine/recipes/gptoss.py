@@ -1,4 +1,4 @@
-"""gpt-oss: sliding window and full attention by turns with attention sinks, experts in every layer; two KV cache groups."""
+"""gpt-oss: sliding window and full attention by turns, attention sinks, experts in every layer; two KV cache groups."""
 
 from decodebench.engine.recipes.base import VOCABULARY, Fits, Group, Recipe
 from decodebench.engine.recipes.weights import range_at_width
@@ -7,8 +7,8 @@ RECIPE = Recipe(
     name="tiny-gptoss",
     summary="sliding window 128 and full attention by turns, 16 experts",
     groups=(
-        Group("sliding_attention", layers=2, block_size=128),
-        Group("full_attention", layers=2, block_size=128),
+        Group("sliding_window", layers=2),
+        Group("full_attention", layers=2),
     ),
     config={
         "architectures": ["GptOssForCausalLM"],
@@ -29,6 +29,6 @@ RECIPE = Recipe(
     },
     dtype="bfloat16",
     max_model_len=10240,
-    fits=Fits(batch_size=32, context_len=8192),
+    fits=Fits(batch_size=64, context_len=8192),
     engine_args=("--block-size", "128", "--kv-cache-memory-bytes", "1G", "--max-num-seqs", "64"),
 )

@@ -1,4 +1,4 @@
-"""Granite 4 hybrid: Mamba-2 layers and one of full attention; the states and the attention pages share one block pool."""
+"""Granite 4 hybrid: three Mamba-2 layers to one of full attention; states and attention pages share one block pool."""
 
 from decodebench.engine.recipes.base import VOCABULARY, Fits, Group, Recipe
 from decodebench.engine.recipes.weights import range_at_width
@@ -6,8 +6,7 @@ from decodebench.engine.recipes.weights import range_at_width
 RECIPE = Recipe(
     name="tiny-granite",
     summary="Mamba-2 and full attention, 3 : 1",
-    groups=(Group("mamba", layers=1, block_size=128),) * 3
-    + (Group("full_attention", layers=1, block_size=128),),
+    groups=(*[Group("mamba")] * 3, Group("full_attention")),
     config={
         "architectures": ["GraniteMoeHybridForCausalLM"],
         "model_type": "granitemoehybrid",
@@ -35,7 +34,7 @@ RECIPE = Recipe(
     },
     dtype="bfloat16",
     max_model_len=10240,
-    fits=Fits(batch_size=32, context_len=8192),
+    fits=Fits(batch_size=64, context_len=8192),
     engine_args=(
         "--block-size",
         "128",

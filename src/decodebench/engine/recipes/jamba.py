@@ -6,8 +6,7 @@ from decodebench.engine.recipes.weights import range_at_width
 RECIPE = Recipe(
     name="tiny-jamba",
     summary="Mamba-1 and full attention, 7 : 1, 4 experts",
-    groups=(Group("mamba", layers=1, block_size=128),) * 7
-    + (Group("full_attention", layers=1, block_size=128),),
+    groups=(*[Group("mamba")] * 7, Group("full_attention")),
     config={
         "architectures": ["JambaForCausalLM"],
         "model_type": "jamba",

@@ -6,7 +6,7 @@ from decodebench.engine.recipes.weights import range_at_width
 RECIPE = Recipe(
     name="tiny-llama",
     summary="full attention only",
-    groups=(Group("full_attention", layers=4, block_size=128),),
+    groups=(Group("full_attention", layers=4),),
     config={
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",

@@ -1,4 +1,8 @@
-"""Llama 4: three layers of chunked local attention to one of full attention, experts; two KV cache groups, if the manager is let on."""
+"""Llama 4: three layers of chunked local attention to one of full attention, one expert a token.
+
+vLLM turns the hybrid manager off for chunked local attention unless `VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE`
+is set (0.32, `config/vllm.py`); with it off all four layers form one group of full attention.
+"""
 
 from decodebench.engine.recipes.base import VOCABULARY, Fits, Group, Recipe
 from decodebench.engine.recipes.weights import range_at_width
@@ -6,10 +10,7 @@ from decodebench.engine.recipes.weights import range_at_width
 RECIPE = Recipe(
     name="tiny-llama4",
     summary="chunked attention 1,024 and full attention, 3 : 1, 8 experts",
-    groups=(
-        Group("chunked_attention", layers=3, block_size=128),
-        Group("full_attention", layers=1, block_size=128),
-    ),
+    groups=(*[Group("chunked_local_attention")] * 3, Group("full_attention")),
     config={
         "architectures": ["Llama4ForCausalLM"],
         "model_type": "llama4_text",
@@ -31,7 +32,7 @@ RECIPE = Recipe(
     },
     dtype="bfloat16",
     max_model_len=10240,
-    fits=Fits(batch_size=32, context_len=8192),
+    fits=Fits(batch_size=64, context_len=8192),
     engine_args=("--block-size", "128", "--kv-cache-memory-bytes", "1G", "--max-num-seqs", "64"),
     env={"VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE": "1"},
 )

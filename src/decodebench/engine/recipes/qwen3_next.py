@@ -6,8 +6,7 @@ from decodebench.engine.recipes.weights import range_at_width
 RECIPE = Recipe(
     name="tiny-qwen3-next",
     summary="Gated DeltaNet and full attention, 3 : 1, 16 experts",
-    groups=(Group("mamba", layers=1, block_size=128),) * 3
-    + (Group("full_attention", layers=1, block_size=128),),
+    groups=(*[Group("mamba")] * 3, Group("full_attention")),
     config={
         "architectures": ["Qwen3NextForCausalLM"],
         "model_type": "qwen3_next",
@@ -36,6 +35,6 @@ RECIPE = Recipe(
     },
     dtype="bfloat16",
     max_model_len=10240,
-    fits=Fits(batch_size=32, context_len=8192),
+    fits=Fits(batch_size=64, context_len=8192),
     engine_args=("--block-size", "128", "--kv-cache-memory-bytes", "1G", "--max-num-seqs", "64"),
 )

@@ -1,7 +1,7 @@
 """A word-level tokenizer for built-in models: one made-up word a token id.
 
 A benchmark's prompts are token ids; the tokenizer is there because vLLM's server loads one, and so that answers can be
-read. Words are two syllables (`babe`, `bidu`, ...), so no word list is shipped and the same id is the same word for ever.
+read. Words are two syllables (`babe`, `bidu`, ...): no word list is shipped, and the same id is always the same word.
 """
 
 import json
