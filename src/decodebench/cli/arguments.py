@@ -25,6 +25,8 @@ def split_engine_args(argv: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
 class Parser(argparse.ArgumentParser):
     """argparse whose errors are `UserError`s that know the near misses and the engine's own flags."""
 
+    verbs: tuple[str, ...] = ()  # names of the parsers below it
+
     def __init__(self, *args: object, **kwargs: object) -> None:
         kwargs.setdefault("allow_abbrev", False)
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]

@@ -35,6 +35,7 @@ def build_parser() -> Parser:
     for verb in VERBS:
         if find_spec(f"decodebench.cli.{verb}") is not None:
             import_module(f"decodebench.cli.{verb}").add_parser(subparsers)
+    parser.verbs = tuple(subparsers.choices)
     for verb_parser in subparsers.choices.values():
         verb_parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parser

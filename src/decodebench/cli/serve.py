@@ -14,6 +14,8 @@ from pathlib import Path
 from decodebench.engine.command import EngineCommand
 from decodebench.engine.phases import Phase
 
+_PRINTED_PORT = 8000  # where we would take a free one, a printed command needs a fixed one
+
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
@@ -54,7 +56,7 @@ def shell_command(command: EngineCommand) -> str:
         f"{name}={'***' if is_secret_name(name) else shlex.quote(value)}"
         for name, value in command.env.items()
     ]
-    line = command.server_spec(Path("server.log")).command(command.port)
+    line = command.server_spec(Path("server.log")).command(command.port or _PRINTED_PORT)
     return " ".join([*variables, *(shlex.quote(arg) for arg in redactor.args(line))])
 
 

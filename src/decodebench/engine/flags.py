@@ -6,24 +6,15 @@ the field names of one class, and these are found without importing anything (vL
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 _LITERAL = re.compile(r"""["'](--[a-z][a-z0-9-]+|-[a-z]{1,4})["']""")
+_PAIR = re.compile(r"""["'](--[a-z][a-z0-9-]+)["'],\s*["'](-[a-z]{1,4})["']""")
 _FIELD = re.compile(r"^    ([a-z][a-z0-9_]+): ", re.MULTILINE)
-
-ALIASES = {
-    "-tp": "--tensor-parallel-size",
-    "-pp": "--pipeline-parallel-size",
-    "-dp": "--data-parallel-size",
-    "-dcp": "--decode-context-parallel-size",
-    "-ep": "--enable-expert-parallel",
-    "-sc": "--speculative-config",
-}
-"""Short options of vLLM that we read ourselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +47,8 @@ def parse_flags(args: Sequence[str]) -> Iterator[Flag]:
 
 def _full_name(name: str) -> str:
     """vLLM's parser also takes `--max-model` for `--max-model-len`, as long as only one option begins so."""
-    name = ALIASES.get(name, name.replace("_", "-"))
-    known = _known_flags()
+    name = _known().spelled_out.get(name, name.replace("_", "-"))
+    known = _known().names
     if name in known or not name.startswith("--"):
         return name
     begin_so = [flag for flag in known if flag.startswith(name)]
@@ -67,7 +58,7 @@ def _full_name(name: str) -> str:
 def is_engine_flag(option: str) -> bool:
     """Whether the installed vLLM knows this option; False where no vLLM is installed."""
     name = option.partition("=")[0].split(".", 1)[0].replace("_", "-")
-    known = _known_flags()
+    known = _known().names
     return name in known or (name.startswith("--no-") and "--" + name[5:] in known)
 
 
@@ -75,18 +66,23 @@ def _is_option(arg: str) -> bool:
     return len(arg) > 1 and arg[0] == "-" and not arg[1].isdigit()
 
 
+@dataclass(frozen=True, slots=True)
+class _Options:
+    names: frozenset[str]
+    spelled_out: Mapping[str, str]  # short name -> full name
+
+
 @cache
-def _known_flags() -> frozenset[str]:
+def _known() -> _Options:
     spec = find_spec("vllm")
     if spec is None or not spec.submodule_search_locations:
-        return frozenset()
+        return _Options(frozenset(), {})
     root = Path(spec.submodule_search_locations[0])
-    arguments, frontend = root / "engine/arg_utils.py", root / "entrypoints/launchers/cli_args.py"
-    found: set[str] = set()
-    for path in (arguments, frontend):
-        if path.is_file():
-            found.update(_LITERAL.findall(path.read_text(encoding="utf-8")))
-    if frontend.is_file():
-        fields = _FIELD.findall(frontend.read_text(encoding="utf-8"))
-        found.update("--" + field.replace("_", "-") for field in fields)
-    return frozenset(found)
+    engine, frontend = _text(root / "engine/arg_utils.py"), _text(root / "entrypoints/launchers/cli_args.py")
+    names = {*_LITERAL.findall(engine), *_LITERAL.findall(frontend)}
+    names.update("--" + field.replace("_", "-") for field in _FIELD.findall(frontend))
+    return _Options(frozenset(names), {short: name for name, short in _PAIR.findall(engine + frontend)})
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.is_file() else ""

@@ -1,0 +1,118 @@
+"""The command as a user meets it: help that answers at once, errors that say what to do, exit codes."""
+
+import subprocess
+import sys
+
+import pytest
+
+from decodebench.cli import main as cli
+from decodebench.cli.arguments import split_engine_args
+from decodebench.errors import EngineFailed, UserError
+
+HEAVY = ("torch", "vllm", "numpy", "pyarrow", "transformers", "aiohttp", "pydantic", "rich")
+
+
+def decodebench(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "decodebench.cli.main", *args], capture_output=True, text=True, timeout=120
+    )
+
+
+PARSER = cli.build_parser()
+VERBS = [verb for verb in cli.VERBS if verb in PARSER.verbs]
+
+
+@pytest.mark.parametrize(
+    "args", [["--help"], ["--version"], *([verb, "--help"] for verb in VERBS)], ids=" ".join
+)
+def test_help_and_version_import_nothing_heavy(args):
+    program = (
+        "import sys; from decodebench.cli.main import main\n"
+        f"try:\n    main({args!r})\nexcept SystemExit as end:\n    assert not end.code\n"
+        f"heavy = [name for name in {HEAVY!r} if name in sys.modules]\n"
+        "print('HEAVY', heavy)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines()[-1] == "HEAVY []", done.stderr
+
+
+def test_every_verb_is_there():
+    assert list(cli.VERBS) == VERBS
+
+
+def test_the_first_double_dash_parts_our_arguments_from_the_engines():
+    assert split_engine_args(["run", "--", "-dp", "4", "--", "x"]) == (["run"], ("-dp", "4", "--", "x"))
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ([], "required"),
+        (["serv"], "invalid choice"),
+        (["serve", "--fil", "normal"], "did you mean --fill?"),
+        (["serve", "--startup-timeout", "soon"], "'soon' is not a number of seconds"),
+        (["serve", "--startup-timeout", "-1"], "--startup-timeout"),
+        (["serve", "--fill", "zeros"], "--fill"),
+        (["serve", "--fill-std", "0.1"], "--fill normal"),
+        (["serve", "--fill", "normal", "--fill-std", "-1"], "must not be negative"),
+        (["serve", "a", "b"], "unexpected argument 'b'"),
+        (["serve", "--nonsense"], "unknown option --nonsense"),
+        (["serve", "./no-such-folder"], "no such folder"),
+        (["serve", "--", "--kv-transfer-config", "{}"], "--kv-transfer-config (after --)"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_wrong_input_ends_with_code_2_and_one_message_without_a_traceback(args, said, capsys):
+    pytest.importorskip("vllm", reason="some of these are found only where an engine could be started")
+    assert cli.main(args) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert said in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("option", ["--max-model-len", "-tp", "--enforce-eager", "--max_num_seqs=4"])
+def test_an_option_of_vllm_before_the_double_dash_is_told_to_go_behind_it(option, capsys):
+    pytest.importorskip("vllm", reason="the options are those of the installed vLLM")
+    assert cli.main(["serve", option]) == 2
+    assert f"-- {option}" in capsys.readouterr().err
+
+
+class Verb:
+    """Stands in for a verb's module: ends the way the test wants."""
+
+    def __init__(self, ends: BaseException) -> None:
+        self.ends = ends
+
+    def run(self, args: object) -> int:
+        raise self.ends
+
+
+@pytest.mark.parametrize(
+    ("ends", "code", "said"),
+    [
+        (UserError("wrong", "do right"), 2, "wrong\n  -> do right"),
+        (EngineFailed("it died", "ValueError: x"), 3, "it died\n  ValueError: x"),
+        (RuntimeError("oops"), 70, "internal error: RuntimeError: oops"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_each_way_to_end_has_its_exit_code(ends, code, said, capsys, monkeypatch):
+    real = cli.import_module
+    monkeypatch.setattr(cli, "build_parser", lambda: PARSER)
+    monkeypatch.setattr(
+        cli, "import_module", lambda name: Verb(ends) if name.endswith("doctor") else real(name)
+    )
+    assert cli.main(["doctor"]) == code
+    err = capsys.readouterr().err
+    assert said in err
+    assert "Traceback" not in err
+    assert cli.main(["doctor", "--debug"]) == code
+    assert ("Traceback" in capsys.readouterr().err) == (code != 130)
+
+
+def test_a_reader_that_goes_away_ends_us_quietly():
+    program = f"{sys.executable} -m decodebench.cli.main serve --help | true"
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, timeout=120)
+    assert "Traceback" not in done.stderr
