@@ -42,7 +42,7 @@ def warmup_end(durations: NDArray[np.int64], slack: int) -> int:
     best = int(np.argmin(mser))  # of equal ones the earliest
     if best == 0 or mser[best] > GAIN * mser[0]:
         return 0
-    start_up = np.median(z[:best]) - np.median(z[best:])
+    start_up = z[:best].mean() - z[best:].mean()
     return best * BATCH if abs(start_up) >= WORTH * level else 0
 
 
