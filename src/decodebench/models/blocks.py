@@ -1,10 +1,8 @@
 """The block sizes of a model's layers, settled as the engine settles them once all layers are known.
 
-First a size that every attention backend takes, then, where layers keep recurrent state, a size whose attention page
-holds a whole state page. Read in vLLM 0.32 `platforms/interface.py` (`_preferred_block_size_for_backends`,
-`_align_hybrid_block_size`) and `v1/worker/utils.py customize_attention_spec`.
-
-    page of 1,097,728 B, 2,048 B a token, kernel blocks of 16: ceil(1,097,728 / (16 x 2,048)) x 16 = 544 tokens
+First a size that every attention backend takes, then, where layers keep recurrent state, one whose attention page holds
+a whole state page (`kv/alignment.py`). Read in vLLM 0.32 `platforms/interface.py _preferred_block_size_for_backends`,
+`platforms/cpu.py check_and_update_config` and `v1/worker/utils.py customize_attention_spec`.
 """
 
 from collections.abc import Sequence
@@ -12,15 +10,23 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import lcm
 
-from decodebench.kv.arithmetic import ceil_div, round_up
-from decodebench.kv.specs import MLA, AttentionSpec, LayerSpec, MambaState, MultipleOf, SlidingWindow
+from decodebench.kv.alignment import align_hybrid
+from decodebench.kv.specs import (
+    ALIGN,
+    ALL,
+    MLA,
+    AttentionSpec,
+    LayerSpec,
+    MambaState,
+    MultipleOf,
+    SlidingWindow,
+)
 from decodebench.models.backends import Backend
 from decodebench.models.base import Context, Layer
 from decodebench.models.errors import ModelError
 from decodebench.models.gpus import DEFAULT_BLOCK_SIZE
 
-# Hybrid MLA models split blocks into kernel blocks of which 128 tokens must be a whole number.
-MLA_HYBRID_BLOCK = 128
+MAMBA1_CHUNK = 2048  # `ModelConfig.get_mamba_chunk_size` where the config has none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,21 +57,27 @@ def backends_of(layers: Sequence[Layer], context: Context) -> list[Backend]:
 def settle(layers: Sequence[Layer], context: Context, max_model_len: int) -> Blocks:
     """The block sizes for all of `layers`, a drafter's included."""
     backends = backends_of(layers, context)
-    attention = _attention_block(layers, backends, context)
-    states = [layer for layer in layers if layer.kernel == "state"]
+    block = _attention_block(layers, backends, context)
+    states = [spec for layer in layers if isinstance(spec := layer.build(block_size=1), MambaState)]
     if not states or not backends:
-        return Blocks(attention=attention)
-    bytes_per_token, latent = _bytes_per_token(layers)
-    state_page = max(layer.build(block_size=1).page_bytes for layer in states)
-    attention = max(
-        attention, _hybrid_block(attention, bytes_per_token, latent, state_page, states, backends, context)
+        return Blocks(attention=block)
+    tokens = [layer.build(block_size=1) for layer in layers if layer.kernel != "state"]
+    state_page = max(state.page_bytes for state in states)
+    hybrid = align_hybrid(
+        state_bytes=state_page,
+        attention_bytes_per_token=max(token.page_bytes for token in tokens),
+        block_size=block,
+        smallest_kernel_blocks=[min(backend.bases) for backend in backends],
+        is_mla=isinstance(tokens[0], MLA),
+        multiple_of=_state_interval(states, context),
+        rules=context.engine.rules,
     )
-    if context.engine.mamba_cache_mode == "align":
-        state_block = attention
+    if context.state_mode in (ALIGN, ALL):
+        state_block = hybrid.block_size
     else:
         state_block = context.engine.mamba_block_size or max_model_len
-    page = attention * bytes_per_token
-    return Blocks(attention=attention, state=state_block, state_page=None if page == state_page else page)
+    padded = None if hybrid.page_bytes == state_page else hybrid.page_bytes
+    return Blocks(attention=hybrid.block_size, state=state_block, state_page=padded)
 
 
 def build(layer: Layer, blocks: Blocks, context: Context) -> LayerSpec:
@@ -83,62 +95,41 @@ def build(layer: Layer, blocks: Blocks, context: Context) -> LayerSpec:
 
 
 def _attention_block(layers: Sequence[Layer], backends: Sequence[Backend], context: Context) -> int:
-    engine = context.engine
-    fixed = engine.gpu.fixed_block_sizes or {}
-    kernels = {layer.kernel for layer in layers}
-    forced = [fixed[kernel] for kernel in ("v4_mla", "mla", "dense") if kernel in kernels and kernel in fixed]
-    if engine.block_size is not None:
-        refusing = [backend for backend in backends if not backend.takes_block(engine.block_size)]
-        if refusing:
-            raise ModelError(
-                f"--block-size {engine.block_size}: {refusing[0].name} takes blocks of "
-                f"{', '.join(map(_described, refusing[0].block_sizes))} tokens"
-            )
-        return engine.block_size
+    """The platform's size where it forces one, else the user's, else the least that suits all backends."""
+    gpu, asked = context.engine.gpu, context.engine.block_size
+    forced = [
+        gpu.forced_block_sizes[layer.kernel] for layer in layers if layer.kernel in gpu.forced_block_sizes
+    ]
     if forced:
-        return forced[0]
-    if all(backend.takes_block(DEFAULT_BLOCK_SIZE) for backend in backends):
-        return DEFAULT_BLOCK_SIZE
+        return max(forced)
+    if asked is not None:
+        for backend in backends:
+            if not backend.takes_block(asked):
+                raise ModelError(
+                    f"--block-size {asked}: {backend.name} takes blocks of {_sizes(backend)} tokens"
+                )
+        return asked
+    default = gpu.default_block_size or DEFAULT_BLOCK_SIZE
+    if gpu.default_block_size or all(backend.takes_block(default) for backend in backends):
+        return default
     for candidate in sorted({lcm(*sizes) for sizes in product(*(backend.bases for backend in backends))}):
         if all(backend.takes_block(candidate) for backend in backends):
             return candidate
+    demands = "; ".join(f"{backend.name}: {_sizes(backend)}" for backend in backends)
     raise ModelError(
-        "the attention backends share no block size: "
-        + "; ".join(
-            f"{backend.name} {', '.join(map(_described, backend.block_sizes))}" for backend in backends
-        )
+        f"the attention backends share no block size ({demands}); no --block-size suits this model"
     )
 
 
-def _hybrid_block(
-    attention: int,
-    bytes_per_token: int,
-    latent: bool,
-    state_page: int,
-    states: Sequence[Layer],
-    backends: Sequence[Backend],
-    context: Context,
-) -> int:
-    """The smallest block whose attention page holds a state page, in multiples that every kernel can split."""
-    unit = max(min(backends[0].bases), attention)
-    if latent:
-        unit = max(unit, MLA_HYBRID_BLOCK)
-    if context.engine.mamba_cache_mode == "align":
-        unit = lcm(unit, *(_checkpoint_alignment(layer) for layer in states))
-    block = unit * ceil_div(state_page, unit * bytes_per_token)
-    return round_up(block, lcm(*(min(backend.bases) for backend in backends)))
-
-
-def _checkpoint_alignment(layer: Layer) -> int:
-    spec = layer.build(block_size=1)
-    assert isinstance(spec, MambaState), "a state layer builds a state spec"
-    return spec.prefill_checkpoint_alignment or 1
-
-
-def _bytes_per_token(layers: Sequence[Layer]) -> tuple[int, bool]:
-    """Bytes of one token in one attention layer of a hybrid model, and whether its rows are latent."""
-    specs = [layer.build(block_size=1) for layer in layers if layer.kernel != "state"]
-    return max(spec.page_bytes for spec in specs), isinstance(specs[0], MLA)
+def _state_interval(states: Sequence[MambaState], context: Context) -> int:
+    """Tokens of which a block must be a multiple for the sake of its states."""
+    if context.state_mode == ALIGN:
+        return lcm(*(state.prefill_checkpoint_alignment or 1 for state in states))
+    if context.state_mode == ALL:
+        config = context.config
+        chunk = config.optional_integer("mamba_chunk_size") or config.optional_integer("chunk_size")
+        return context.engine.mamba_block_size or chunk or MAMBA1_CHUNK
+    return 1
 
 
 def _stride(spec: AttentionSpec, backend: Backend) -> int | MultipleOf | None:
@@ -151,5 +142,8 @@ def _stride(spec: AttentionSpec, backend: Backend) -> int | MultipleOf | None:
     return None
 
 
-def _described(size: int | MultipleOf) -> str:
-    return f"any multiple of {size.base}" if isinstance(size, MultipleOf) else str(size)
+def _sizes(backend: Backend) -> str:
+    return ", ".join(
+        f"any multiple of {size.base}" if isinstance(size, MultipleOf) else str(size)
+        for size in backend.block_sizes
+    )
