@@ -57,7 +57,9 @@ class EngineFacts:
         sizes = [size for size in self.first["cudagraph_capture_sizes"] if size >= batch]
         return None if self.first["enforce_eager"] or not sizes else min(sizes)
 
-    def record(self, *, recipe: str | None, weights: str | None, shims: Sequence[str], hma_reason: str | None) -> Engine:
+    def record(
+        self, *, recipe: str | None, weights: str | None, shims: Sequence[str], hma_reason: str | None
+    ) -> Engine:
         """The engine as a result keeps it."""
         facts = self.first
         devices = len(self.ranks) * facts["tensor_parallel_size"] * facts["pipeline_parallel_size"]

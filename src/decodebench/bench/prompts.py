@@ -12,8 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 PIECE_TOKENS = 16_384
+
+Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,21 +24,22 @@ class PromptSource:
     """Draws the prompts of one run."""
 
     seed: int
-    allowed: np.ndarray[Any, np.dtype[np.int64]]  # ids that may appear
+    allowed: Ids  # ids that may appear
 
     @classmethod
     def of(cls, seed: int, vocab_size: int, special: Collection[int]) -> "PromptSource":
-        allowed = np.setdiff1d(np.arange(vocab_size), np.fromiter(special, np.int64, len(special)))
+        allowed = np.setdiff1d(
+            np.arange(vocab_size, dtype=np.int64), np.fromiter(special, np.int64, len(special))
+        )
         assert len(allowed) >= 2, f"a vocabulary of {vocab_size} tokens leaves no ids to draw from"
         return cls(seed, allowed)
 
-    def tokens(self, number: int, length: int) -> Iterator[np.ndarray[Any, np.dtype[np.int64]]]:
+    def tokens(self, number: int, length: int) -> Iterator[Ids]:
         """The `number`-th prompt in pieces."""
         generator = np.random.Generator(np.random.Philox(key=[self.seed & (2**64 - 1), number]))
-        left = length
-        for head in (self._spelled(number)[:length],):
-            left -= len(head)
-            yield head
+        head = self._spelled(number)[:length]
+        yield head
+        left = length - len(head)
         while left:
             size = min(left, PIECE_TOKENS)
             left -= size
@@ -50,10 +54,10 @@ class PromptSource:
             separator = b","
         yield b"]}"
 
-    def _spelled(self, number: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """`number` in base len(allowed), least digit first: distinct for every prompt of a run, shorter than a block."""
-        digits = []
+    def _spelled(self, number: int) -> Ids:
+        """`number` in base len(allowed), least digit first: distinct for every prompt, and shorter than a block."""
+        digits: list[int] = []
         while number or not digits:
             number, digit = divmod(number, len(self.allowed))
             digits.append(digit)
-        return self.allowed[np.array(digits)]
+        return self.allowed[np.array(digits, dtype=np.int64)]

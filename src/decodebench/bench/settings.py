@@ -1,6 +1,6 @@
 """What was asked of a run, checked; everything the runner needs beside the server."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from decodebench.bench.stopping import FIRST_LOOK, Stopping
 from decodebench.bench.window_plan import WINDOW_STEPS
@@ -21,7 +21,7 @@ class Settings:
     window_steps: int = WINDOW_STEPS
     cohort_timeout_s: float = 600.0
     stall_timeout_s: float = 300.0
-    fill: Fill = Fill()
+    fill: Fill = field(default_factory=Fill)
 
     @property
     def stopping(self) -> Stopping:

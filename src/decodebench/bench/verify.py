@@ -119,11 +119,17 @@ def _fill_mismatches(key: RepeatKey, detail: RepeatDetail) -> Iterator[Mismatch]
 
 def _point_mismatches(point: Point, repeats: list[JudgedRepeat], devices: int) -> Iterator[Mismatch]:
     where = f"point {point.point} (batch {point.batch_size}, context {point.context_len})"
-    if point.status is not Status.VALID:
-        return  # it carries no figures
-    if not repeats:
-        yield Mismatch(where, "status", point.status.value, "no valid repeat")
-        return
+    counted = [detail for detail in point.repeat_details if not detail.discarded]
+    if (point.status is Status.VALID) != (2 * len(repeats) > len(counted)):
+        found = f"{len(repeats)} valid of {len(counted)} repeats"
+        yield Mismatch(where, "status", point.status.value, found)
+    elif point.status is Status.VALID:
+        yield from _figure_mismatches(where, point, repeats, devices)
+
+
+def _figure_mismatches(
+    where: str, point: Point, repeats: list[JudgedRepeat], devices: int
+) -> Iterator[Mismatch]:
     figures = point_figures(repeats, batch_size_total=point.batch_size_total, devices=devices)
     yield from _differing(where, point, point.model_copy(update=figures), tuple(figures))
 

@@ -1,0 +1,275 @@
+"""Talks to a server: asks what it is, and sends it cohorts.
+
+A cohort of B requests per data-parallel rank goes out as B x ranks completion requests with streamed bodies; the
+answers are not streamed, since only those carry what the connector returns. The client's clock measures nothing: it
+only notices when nothing happens any more.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+
+from decodebench.bench.prompts import PromptSource
+from decodebench.bench.window_plan import WindowPlan
+from decodebench.connector.params import KEY
+from decodebench.errors import EngineFailed
+
+POLL_S = 5.0
+"""How often the server's counters are read while a cohort runs: rarely, since its API server shares the machine."""
+INFO_TIMEOUT_S = 600.0  # a first request may compile kernels
+
+
+class RequestFailed(Exception):
+    """The server refused or dropped a request; the message is one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where and how to reach the server that is measured."""
+
+    base_url: str
+    model: str
+    api_key: str | None = field(default=None, repr=False)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+
+
+@dataclass(frozen=True, slots=True)
+class CohortRequest:
+    """One cohort to send: `size` members on each of `ranks` data-parallel ranks."""
+
+    name: str
+    size: int
+    ranks: int
+    plan: WindowPlan
+    first_prompt: int  # number of its first prompt in the run
+    timeout_s: float
+    stall_timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One member's response: the tokens the server counted, and what the connector said."""
+
+    rank: int
+    prompt_tokens: int
+    completion_tokens: int
+    said: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """The server's own counters, summed over its ranks."""
+
+    running: int
+    waiting: int
+    filling: int
+    tokens: int
+
+    def __str__(self) -> str:
+        return f"{self.running} requests running, {self.waiting} waiting, {self.filling} of them being filled"
+
+
+class Client:
+    """Sends the requests of one run.
+
+    Args:
+        target: the server.
+        source: draws the prompts.
+        salt: cache salt of every request of the run, so that nothing else hits its blocks.
+        check: raises `EngineFailed` if the server has died; called while waiting.
+        on_activity: hears the server's counters while a cohort waits.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        source: PromptSource,
+        salt: str,
+        check: Callable[[], None],
+        on_activity: Callable[[Activity], None],
+    ) -> None:
+        self._target = target
+        self._source = source
+        self._salt = salt
+        self._check = check
+        self._on_activity = on_activity
+
+    def send(self, cohort: CohortRequest) -> list[Answer]:
+        """Send a cohort and wait for all its answers.
+
+        Raises `RequestFailed` when a request failed or nothing happened for `stall_timeout_s`, `EngineFailed` when the
+        server died.
+        """
+        return asyncio.run(self._send(cohort))
+
+    async def _send(self, cohort: CohortRequest) -> list[Answer]:
+        connector = aiohttp.TCPConnector(limit=0)
+        async with aiohttp.ClientSession(
+            self._target.base_url, connector=connector, timeout=aiohttp.ClientTimeout(total=None)
+        ) as session:
+            members = asyncio.gather(
+                *(
+                    self._member(session, cohort, rank, member)
+                    for rank in range(cohort.ranks)
+                    for member in range(cohort.size)
+                )
+            )
+            watcher = asyncio.create_task(self._watch(session, cohort.stall_timeout_s))
+            try:
+                either: tuple[asyncio.Future[Any], ...] = (members, watcher)
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+                if not members.done():
+                    watcher.result()  # it ends only by raising
+                return members.result()
+            finally:
+                # Closing the connections of what is left makes the server abort it.
+                members.cancel()
+                watcher.cancel()
+
+    async def _member(
+        self, session: aiohttp.ClientSession, cohort: CohortRequest, rank: int, member: int
+    ) -> Answer:
+        asked = {
+            "cohort": {"id": f"{cohort.name}/{rank}", "size": cohort.size, "timeout_s": cohort.timeout_s}
+        }
+        fields = completion_fields(self._target.model, cohort.plan.max_tokens, self._salt, asked)
+        number = cohort.first_prompt + rank * cohort.size + member
+        body = self._source.body(number, cohort.plan.prompt_len, fields)
+        headers = self._target.headers | {"Content-Type": "application/json"}
+        if cohort.ranks > 1:
+            headers["X-data-parallel-rank"] = str(rank)
+        answer = await _post(session, headers, _pieces(body))
+        usage = answer.get("usage") or {}
+        return Answer(
+            rank=rank,
+            prompt_tokens=usage.get("prompt_tokens", 0),
+            completion_tokens=usage.get("completion_tokens", 0),
+            said=said_by_connector(answer),
+        )
+
+    async def _watch(self, session: aiohttp.ClientSession, stall_timeout_s: float) -> None:
+        """Fail the cohort when the server has died or its counters have stood still for too long."""
+        last: Activity | None = None
+        since = time.monotonic()
+        while True:
+            await asyncio.sleep(POLL_S)
+            self._check()
+            now = await _activity(session, self._target)
+            if now != last:
+                last, since = now, time.monotonic()
+            if now is not None:
+                self._on_activity(now)
+            if time.monotonic() - since > stall_timeout_s:
+                doing = str(last) if last is not None else "it does not answer /metrics"
+                raise RequestFailed(
+                    f"stuck: nothing changed on the server for {stall_timeout_s:g} s ({doing})"
+                )
+
+
+def describe_ranks(target: Target) -> list[Mapping[str, Any]]:
+    """What every data-parallel rank says of itself; empty if the server does not run our connector.
+
+    Raises `EngineFailed` if the server refuses or does not answer.
+    """
+    return asyncio.run(_describe_ranks(target))
+
+
+async def _describe_ranks(target: Target) -> list[Mapping[str, Any]]:
+    async with aiohttp.ClientSession(
+        target.base_url, timeout=aiohttp.ClientTimeout(total=INFO_TIMEOUT_S)
+    ) as session:
+        first = await _describe(session, target, None)
+        if first is None:
+            return []
+        others = [await _describe(session, target, rank) for rank in range(1, first["data_parallel_size"])]
+        return [first, *(facts for facts in others if facts is not None)]
+
+
+async def _describe(
+    session: aiohttp.ClientSession, target: Target, rank: int | None
+) -> Mapping[str, Any] | None:
+    fields = completion_fields(target.model, 1, "decodebench-info", {"fill": False, "info": True})
+    headers = target.headers | ({} if rank is None else {"X-data-parallel-rank": str(rank)})
+    try:
+        answer = await _post(session, headers, None, fields | {"prompt": [1, 2]})
+    except RequestFailed as error:
+        raise EngineFailed(f"the server at {target.base_url} did not describe itself", str(error)) from None
+    info = said_by_connector(answer).get("info")
+    return info if isinstance(info, dict) else None
+
+
+def completion_fields(model: str, max_tokens: int, salt: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """A completion request that decodes exactly `max_tokens` tokens, without its prompt."""
+    return {
+        "model": model,
+        "max_tokens": max_tokens,
+        "ignore_eos": True,
+        "temperature": 0,
+        "cache_salt": salt,
+        "kv_transfer_params": {KEY: dict(asked)},
+    }
+
+
+def said_by_connector(answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    params = answer.get("kv_transfer_params")
+    said = params.get(KEY) if isinstance(params, dict) else None
+    return said if isinstance(said, dict) else {}
+
+
+async def _post(
+    session: aiohttp.ClientSession,
+    headers: Mapping[str, str],
+    pieces: AsyncIterator[bytes] | None,
+    json: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    try:
+        async with session.post("/v1/completions", headers=headers, data=pieces, json=json) as response:
+            if response.status == 200:
+                answer: dict[str, Any] = await response.json()
+                return answer
+            text = " ".join((await response.text()).split())[:500]
+            raise RequestFailed(f"the server answered HTTP {response.status}: {text}")
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        raise RequestFailed(f"the connection failed: {type(error).__name__}: {error}") from None
+
+
+async def _pieces(body: Iterator[bytes]) -> AsyncIterator[bytes]:
+    for piece in body:
+        yield piece
+
+
+_COUNTERS = {
+    "vllm:num_requests_running": "running",
+    "vllm:num_requests_waiting": "waiting",
+    "vllm:num_requests_kv_fetch_by_stage": "filling",
+    "vllm:generation_tokens_total": "tokens",
+}
+_SAMPLE = re.compile(r"^(vllm:\w+)(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
+
+
+async def _activity(session: aiohttp.ClientSession, target: Target) -> Activity | None:
+    try:
+        async with session.get(
+            "/metrics", headers=target.headers, timeout=aiohttp.ClientTimeout(total=POLL_S)
+        ) as response:
+            text = await response.text()
+    except (aiohttp.ClientError, TimeoutError):
+        return None
+    return read_activity(text)
+
+
+def read_activity(metrics: str) -> Activity:
+    """The counters in vLLM's Prometheus text; those that are absent count as 0."""
+    sums = dict.fromkeys(_COUNTERS.values(), 0.0)
+    for name, value in _SAMPLE.findall(metrics):
+        if name in _COUNTERS:
+            sums[_COUNTERS[name]] += float(value)
+    return Activity(**{name: int(value) for name, value in sums.items()})

@@ -1,0 +1,34 @@
+"""The machine that the client side runs on, as a result records it."""
+
+import os
+import platform
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from decodebench.engine.noise import measure_noise
+from decodebench.engine.redact import Redactor
+from decodebench.results.provenance import Host
+
+
+def describe_host(noise_seconds: float) -> Host:
+    """Takes `noise_seconds`: a noise figure belongs to every result, measured before the server is started."""
+    noise = measure_noise(noise_seconds)
+    return Host(
+        cpu=_cpu_name(),
+        cores=os.cpu_count(),
+        platform=platform.platform(),
+        python=sys.version.split()[0],
+        noise=asdict(noise),
+        noise_warning=None if noise.is_quiet else str(noise),
+        env=Redactor().environment(os.environ),
+    )
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())
