@@ -107,6 +107,21 @@ def test_a_repeat_without_its_steps_is_found(run: RunDocument, store: Store) -> 
     assert any(str(mismatch.where).endswith("repeat 2") and mismatch.field == "steps" for mismatch in found)
 
 
+def test_a_valid_point_hidden_behind_another_status_is_found(run: RunDocument, store: Store) -> None:
+    hidden = with_point(run, status=Status.FAILED, reason="no", step_time_ns=None)
+    assert mismatches(hidden, store) == [f"point 0 (batch 2, context {CONTEXT}) | status"]
+
+
+def test_a_point_without_a_majority_of_valid_repeats_is_found(run: RunDocument, store: Store) -> None:
+    failed = RepeatDetail(launch=0, repeat=9, status=Status.FAILED, reason="the connection failed")
+    details = (
+        *run.points[0].repeat_details,
+        *(failed.model_copy(update={"repeat": 9 + n}) for n in range(4)),
+    )
+    found = mismatches(with_point(run, repeat_details=details), store)
+    assert found == [f"point 0 (batch 2, context {CONTEXT}) | status"]
+
+
 SPOILED = {
     "prefill_tokens": "also prefilled 1 token(s)",
     "foreign_reqs": "also ran 1 request(s) from outside the cohort",
