@@ -33,9 +33,14 @@ def test_a_contiguous_range_is_one_run_however_small() -> None:
 
 def test_long_runs_are_in_place_and_the_short_rest_is_indexed() -> None:
     ids = [*range(1, 9), *range(20, 24), 30, *range(40, 42)]
-    blocks = BlockSet.of(ids, CPU, page_bytes=1 << 16)
+    blocks = BlockSet.of(ids, CPU, page_bytes=1 << 18)
     assert blocks.runs == ((1, 9), (20, 24))
     assert blocks.scattered.tolist() == [30, 40, 41]
+
+
+def test_of_many_short_runs_only_the_longest_is_in_place() -> None:
+    ids = [block for first in range(1, 50, 10) for block in range(first, first + 4)]
+    assert BlockSet.of(ids, CPU, page_bytes=1 << 10).runs == ((1, 5),)
 
 
 def test_blocks_without_neighbours_are_all_indexed() -> None:

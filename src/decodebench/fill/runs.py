@@ -12,7 +12,7 @@ import torch
 
 from decodebench.kv.writes import GroupWrites, PartialBlock
 
-IN_PLACE_BYTES = {"cpu": 1 << 18}
+IN_PLACE_BYTES = {"cpu": 1 << 20}
 IN_PLACE_BYTES_ACCELERATOR = 1 << 22
 """Bytes of a run in one layer from which on a slice is written rather than indexed; docs/log.md has the measurement."""
 
@@ -28,16 +28,16 @@ class BlockSet:
     @classmethod
     def of(cls, ids: Collection[int], device: torch.device, page_bytes: int) -> "BlockSet":
         """`ids` in any order, repeats allowed. The longest run is always written in place."""
+        if not ids:
+            return cls((), torch.empty(0, dtype=torch.int64), 0)
         blocks = torch.tensor(sorted(set(ids)), dtype=torch.int64)
-        if not len(blocks):
-            return cls((), blocks, 0)
         breaks = torch.nonzero(blocks.diff() > 1).flatten() + 1
         first = torch.cat((breaks.new_zeros(1), breaks))
         length = torch.cat((breaks, breaks.new_tensor([len(blocks)]))) - first
         least = IN_PLACE_BYTES.get(device.type, IN_PLACE_BYTES_ACCELERATOR) // max(1, page_bytes)
-        in_place = length >= min(max(2, least), int(length.max()))
-        if int(length.max()) == 1 and len(length) > 1:
-            in_place.fill_(False)
+        in_place = length >= max(2, least)
+        longest = int(length.argmax())
+        in_place[longest] |= len(length) == 1 or int(length[longest]) > 1
         starts = blocks[first[in_place]]
         runs = zip(starts.tolist(), (starts + length[in_place]).tolist(), strict=True)
         scattered = blocks[~in_place.repeat_interleave(length)]
