@@ -12,7 +12,15 @@ from decodebench.kv.specs import (
     SlidingWindowMLA,
 )
 from decodebench.models import ConfigError, ModelError, ModelSpecs, find_gpu
-from tests.models.configs import DEEPSEEK, DEEPSEEK_SPARSE, DEEPSEEK_V4, LLAMA, QWEN3_NEXT, specs_of
+from tests.models.configs import (
+    DEEPSEEK,
+    DEEPSEEK_SPARSE,
+    DEEPSEEK_V4,
+    LLAMA,
+    NEMOTRON_H,
+    QWEN3_NEXT,
+    specs_of,
+)
 
 
 def only(specs: ModelSpecs, kind: str) -> LayerSpec:
@@ -133,6 +141,17 @@ class TestBlockSize:
         assert specs_of(LLAMA, gpu=find_gpu(gpu)).block_size == dense
         assert specs_of(DEEPSEEK, gpu=find_gpu(gpu)).block_size == latent
 
+    def test_that_the_platform_forces_overrides_the_users(self) -> None:
+        assert specs_of(DEEPSEEK, gpu=find_gpu("cpu"), block_size=64).block_size == 16
+        assert specs_of(LLAMA, gpu=find_gpu("cpu"), block_size=64).block_size == 64
+
+    def test_follows_the_backend_asked_for(self) -> None:
+        assert specs_of(DEEPSEEK, attention_backend="flashmla").block_size == 64
+        with pytest.raises(
+            ModelError, match=r"--attention-backend XFORMERS: not known .*accepted: .*FLASH_ATTN"
+        ):
+            specs_of(LLAMA, attention_backend="XFORMERS")
+
     def test_of_a_window_is_the_largest_kernel_block_that_fits(self) -> None:
         """FlashInfer on SM100 has exact kernel blocks: up to 64 tokens, or 1,024 with grouped queries."""
         config = {**LLAMA, "layer_types": ["sliding_attention", "full_attention"] * 4, "sliding_window": 512}
@@ -168,6 +187,32 @@ class TestBlockSize:
 
 
 class TestState:
+    @pytest.mark.parametrize(
+        ("version", "mode", "block", "checkpoints"),
+        [((0, 33), "align", 544, 1), ((0, 31), "align", 544, 0), ((0, 27), "all", 640, 0)],
+    )
+    def test_mode_and_checkpoints_of_mamba2_follow_the_version(
+        self, version: tuple[int, int], mode: str, block: int, checkpoints: int
+    ) -> None:
+        """548,864 B of state and 1,024 B a token; in mode `all` blocks are whole chunks of 128 tokens."""
+        specs = specs_of({**NEMOTRON_H, "mamba_ssm_cache_dtype": "bfloat16"}, vllm_version=version)
+        state = only(specs, "mamba")
+        assert isinstance(state, MambaState)
+        assert (state.cache_mode, state.block_size, state.num_prefill_checkpoint_blocks) == (
+            mode,
+            block,
+            checkpoints,
+        )
+        assert specs.block_size == block
+
+    def test_mode_all_can_be_asked_for_until_0_31(self) -> None:
+        for version, mode in (((0, 31), "all"), ((0, 32), "align")):
+            state = only(specs_of(NEMOTRON_H, vllm_version=version, mamba_cache_mode="all"), "mamba")
+            assert isinstance(state, MambaState)
+            assert state.cache_mode == mode
+        with pytest.raises(ModelError, match="--mamba-cache-mode some: accepted: none, align, all"):
+            specs_of(NEMOTRON_H, mamba_cache_mode="some")
+
     def test_without_prefix_caching_is_one_block_for_the_whole_context(self) -> None:
         specs = specs_of(QWEN3_NEXT, enable_prefix_caching=False, max_model_len=4096)
         state = only(specs, "mamba")

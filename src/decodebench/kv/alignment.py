@@ -33,6 +33,7 @@ def align_hybrid(
     block_size: int,
     smallest_kernel_blocks: Collection[int] = (16,),
     is_mla: bool = False,
+    multiple_of: int = 1,
     rules: Rules = NEWEST,
 ) -> HybridBlocks:
     """The attention block size and the common page of a model with state layers.
@@ -40,11 +41,14 @@ def align_hybrid(
     `state_bytes`: the largest unpadded state page. `attention_bytes_per_token`: one token of one attention
     layer. `block_size`: what was chosen before (the user's, or the backends' preference).
     `smallest_kernel_blocks`: each attention backend's least kernel block, the first backend's first.
+    `multiple_of`: tokens between the states that prefill exports (0.33: 64 for FlashInfer's GDN), or the chunk that a
+    state stands for in mode `all`; the block is a multiple of them.
     """
     kernel_blocks = list(smallest_kernel_blocks)
     unit = max(kernel_blocks[0], block_size)
     if is_mla and rules.mla_blocks_of_128:
         unit = max(unit, MLA_BLOCK)
+    unit = lcm(unit, multiple_of)
     needed = unit * ceil_div(state_bytes, unit * attention_bytes_per_token)
     if rules.align_to_all_backends:
         needed = round_up(needed, lcm(*kernel_blocks))

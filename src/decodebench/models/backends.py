@@ -90,6 +90,7 @@ FLASHINFER_SM100_GROUPED = replace(
     FLASHINFER_SM100, block_sizes=(16, 32, 64, 128, 256, 512, 1024), min_queries_per_kv_head=2
 )
 TRITON_ATTN = Backend(name="TRITON_ATTN", block_sizes=(MultipleOf(16),), kv_dtypes=DENSE_DTYPES)
+FLEX_ATTENTION = Backend(name="FLEX_ATTENTION", block_sizes=(MultipleOf(16),), layouts=("LBNHC",))
 CPU_ATTN = Backend(name="CPU_ATTN", block_sizes=(MultipleOf(32),), layouts=("LBHNC",))
 
 FLASH_ATTN_MLA = Backend(name="FLASH_ATTN_MLA", block_sizes=(MultipleOf(16),))

@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-from decodebench.kv.specs import LayerSpec
+from decodebench.kv.specs import ALIGN, ALL, NONE, LayerSpec
 from decodebench.models.backends import Kernel
 from decodebench.models.config_file import ModelConfig
 from decodebench.models.dtypes import ModelDtypes
 from decodebench.models.engine import EngineFlags
 from decodebench.models.errors import UnknownModelError
 
+ALIGN_BY_DEFAULT_SINCE = (0, 28)
 Names = tuple[str, ...]
 Defaults = Mapping[str, Any]
 
@@ -48,6 +49,7 @@ class Context:
     config: ModelConfig
     engine: EngineFlags
     dtypes: ModelDtypes
+    state_mode: str = NONE  # what the engine makes of --mamba-cache-mode for this family
 
     def layer_name(self, index: int, module: str) -> str:
         return f"{self.config.module_prefix}.layers.{index}.{module}"
@@ -65,6 +67,7 @@ class Family(ABC):
     defaults: ClassVar[Defaults] = {}
     pipeline_parallel: ClassVar[bool] = True
     last_version: ClassVar[tuple[int, int] | None] = None  # the last vLLM version that has the family
+    caches_all_states: ClassVar[bool] = False  # vLLM's SupportsMambaPrefixCaching
 
     @abstractmethod
     def layers(self, context: Context) -> list[Layer]:
@@ -73,6 +76,17 @@ class Family(ABC):
     def num_layers(self, config: ModelConfig) -> int:
         """Decoder layers that pipeline parallelism distributes."""
         return config.integer("num_hidden_layers")
+
+    def state_mode(self, engine: EngineFlags) -> str:
+        """The mode of recurrent state (`models/config.py MambaModelConfig`).
+
+        With prefix caching `align`; up to 0.27 `all` for models that can, up to 0.31 if asked for.
+        """
+        if not engine.enable_prefix_caching:
+            return NONE
+        asked_all = engine.mamba_cache_mode == ALL and engine.rules.state_mode_all
+        default_all = engine.mamba_cache_mode == NONE and engine.vllm_version < ALIGN_BY_DEFAULT_SINCE
+        return ALL if self.caches_all_states and (asked_all or default_all) else ALIGN
 
     def draft_layers(self, context: Context) -> list[Layer]:
         """The caches of the model's own multi-token-prediction layers."""

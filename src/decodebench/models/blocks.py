@@ -54,6 +54,18 @@ def backends_of(layers: Sequence[Layer], context: Context) -> list[Backend]:
     return list(dict.fromkeys(backend_of(layer, context) for layer in layers if layer.kernel != "state"))
 
 
+def check_asked_backend(layers: Sequence[Layer], context: Context) -> None:
+    """`--attention-backend` must run at least one kind of the model's layers on the device."""
+    gpu, asked = context.engine.gpu, context.engine.attention_backend
+    kernels = {layer.kernel for layer in layers if layer.kernel != "state"}
+    names = {backend.name for kernel in kernels for backend in gpu.backends.get(kernel, ())}
+    if asked is not None and asked.upper() not in names:
+        raise ModelError(
+            f"--attention-backend {asked}: not known to run this model's layers on {gpu.name}; "
+            f"accepted: {', '.join(sorted(names))}"
+        )
+
+
 def settle(layers: Sequence[Layer], context: Context, max_model_len: int) -> Blocks:
     """The block sizes for all of `layers`, a drafter's included."""
     backends = backends_of(layers, context)

@@ -3,10 +3,12 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from decodebench.kv.rules import Rules, rules_for
 from decodebench.models.errors import ModelError
 from decodebench.models.gpus import Gpu, find_gpu
 
 NEWEST_VERSION = (0, 33)
+MAMBA_CACHE_MODES = ("none", "align", "all")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,7 @@ class EngineFlags:
     allow_long_max_model_len: bool = False  # VLLM_ALLOW_LONG_MAX_MODEL_LEN
     enable_prefix_caching: bool = True
     mamba_block_size: int | None = None
+    mamba_cache_mode: str = "none"  # "none" leaves the mode to vLLM
     mamba_cache_dtype: str = "auto"
     mamba_ssm_cache_dtype: str = "auto"
     num_speculative_tokens: int = 0
@@ -50,15 +53,19 @@ class EngineFlags:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ModelError(f"--{name.replace('_', '-')} is {value}; it must be at least 1")
+        if self.mamba_cache_mode not in MAMBA_CACHE_MODES:
+            raise ModelError(
+                f"--mamba-cache-mode {self.mamba_cache_mode}: accepted: {', '.join(MAMBA_CACHE_MODES)}"
+            )
         if self.num_speculative_tokens < 0:
             raise ModelError(
                 f"num_speculative_tokens is {self.num_speculative_tokens}; it cannot be negative"
             )
 
     @property
-    def mamba_cache_mode(self) -> str:
-        """`align` with prefix caching, else `none` (`models/config.py MambaModelConfig.verify_and_update_config`)."""
-        return "align" if self.enable_prefix_caching else "none"
+    def rules(self) -> Rules:
+        """The version's rules, as `kv` states them."""
+        return rules_for(".".join(map(str, self.vllm_version)))
 
     @property
     def gdn_prefill(self) -> str:

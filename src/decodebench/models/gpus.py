@@ -5,7 +5,7 @@ dtype and the head size wins, as in `get_valid_backends`. CPU: `platforms/cpu.py
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from decodebench.models import backends as b
@@ -19,7 +19,8 @@ DEFAULT_BLOCK_SIZE = 16  # `config/cache.py CacheConfig.DEFAULT_BLOCK_SIZE`
 class Gpu:
     """A device by name.
 
-    `fixed_block_sizes`: block sizes the platform sets itself instead of asking the backends. `gdn_prefill`: the kernel
+    `forced_block_sizes`: what the platform sets even against the user; `default_block_size`: what it sets instead of
+    asking the backends. `gdn_prefill`: the kernel
     that `additional_config.gdn_prefill_backend = auto` resolves to (`gdn/qwen_gdn_linear_attn.py
     _resolve_gdn_prefill_backend`; SM100 and SM120 resolve to flashinfer too, with CUDA 13 and 128-wide heads).
     `ssm_state_dtype`: what the platform makes of `--mamba-ssm-cache-dtype auto`, before a model has its say.
@@ -28,7 +29,8 @@ class Gpu:
     name: str
     capability: tuple[int, int] | None  # None: a CPU
     backends: Mapping[Kernel, tuple[Backend, ...]]
-    fixed_block_sizes: Mapping[Kernel, int] | None = None
+    forced_block_sizes: Mapping[Kernel, int] = field(default_factory=dict)
+    default_block_size: int | None = None
     gdn_prefill: Literal["triton", "flashinfer"] = "triton"
     ssm_state_dtype: str | None = None
 
@@ -50,19 +52,20 @@ class Gpu:
         *,
         asked: str | None = None,
     ) -> Backend:
-        """The backend that runs layers of `kernel`; `asked` is vLLM's `--attention-backend`, where it names one."""
+        """The backend that runs layers of `kernel`; `asked`: `--attention-backend`, if it is one of them."""
         candidates = self.backends.get(kernel, ())
         if not candidates:
             raise ModelError(
                 f"--gpu {self.name}: no attention backend of vLLM 0.32 runs {kernel} layers there"
             )
-        named = tuple(
-            backend for backend in candidates if asked is not None and backend.name == asked.upper()
-        )
-        for backend in named or candidates:
+        if asked is not None:
+            candidates = (
+                tuple(backend for backend in candidates if backend.name == asked.upper()) or candidates
+            )
+        for backend in candidates:
             if backend.takes(kv_cache_dtype, head_size, queries_per_kv_head):
                 return backend
-        accepted = dict.fromkeys(dtype for backend in named or candidates for dtype in backend.kv_dtypes)
+        accepted = dict.fromkeys(dtype for backend in candidates for dtype in backend.kv_dtypes)
         raise ModelError(
             f"--kv-cache-dtype {kv_cache_dtype}: no attention backend for {kernel} layers takes it on {self.name}; "
             f"accepted: {', '.join(accepted)}"
@@ -77,18 +80,18 @@ _V4: Mapping[Kernel, tuple[Backend, ...]] = {
 }
 # SM80 and SM89: FLASH_ATTN's fp8 needs FA3 on SM90; of the MLA backends only Triton's supports the capability.
 _SM80: Mapping[Kernel, tuple[Backend, ...]] = {
-    "dense": (b.FLASH_ATTN, b.FLASHINFER, b.TRITON_ATTN),
+    "dense": (b.FLASH_ATTN, b.FLASHINFER, b.TRITON_ATTN, b.FLEX_ATTENTION),
     "mla": (b.TRITON_MLA,),
 }
 _SM90: Mapping[Kernel, tuple[Backend, ...]] = {
-    "dense": (b.FLASH_ATTN_4_FP8, b.FLASH_ATTN_3, b.FLASHINFER, b.TRITON_ATTN),
+    "dense": (b.FLASH_ATTN_4_FP8, b.FLASH_ATTN_3, b.FLASHINFER, b.TRITON_ATTN, b.FLEX_ATTENTION),
     "mla": (b.FLASH_ATTN_MLA, b.FLASHMLA, b.TRITON_MLA),
     "sparse_mla": (b.FLASH_ATTN_MLA_SPARSE, b.FLASHMLA_SPARSE, b.FLASHINFER_MLA_SPARSE_SM90),
     "indexer": (b.V32_INDEXER,),
     **_V4,
 }
 _SM100: Mapping[Kernel, tuple[Backend, ...]] = {
-    "dense": (b.FLASHINFER_SM100_GROUPED, b.FLASHINFER_SM100, b.FLASH_ATTN, b.TRITON_ATTN),
+    "dense": (b.FLASHINFER_SM100_GROUPED, b.FLASHINFER_SM100, b.FLASH_ATTN, b.TRITON_ATTN, b.FLEX_ATTENTION),
     "mla": (b.FLASHINFER_MLA, b.CUTLASS_MLA, b.FLASHMLA, b.TRITON_MLA),
     # bf16 with more than 16 heads a rank prefers FlashMLA, the rest FlashInfer; both take the same blocks.
     "sparse_mla": (b.FLASHINFER_MLA_SPARSE, b.FLASHMLA_SPARSE_SM100),
@@ -96,7 +99,7 @@ _SM100: Mapping[Kernel, tuple[Backend, ...]] = {
     **_V4,
 }
 _SM120: Mapping[Kernel, tuple[Backend, ...]] = {
-    "dense": (b.FLASH_ATTN, b.FLASHINFER, b.TRITON_ATTN),
+    "dense": (b.FLASH_ATTN, b.FLASHINFER, b.TRITON_ATTN, b.FLEX_ATTENTION),
     "mla": (b.TRITON_MLA,),
     "sparse_mla": (b.FLASHINFER_MLA_SPARSE_SM120,),
     "indexer": (b.V32_INDEXER,),
@@ -121,7 +124,18 @@ _CUDA: Mapping[str, tuple[tuple[int, int], Mapping[Kernel, tuple[Backend, ...]]]
     "rtx-pro-6000": ((12, 0), _SM120),
     "rtx-5090": ((12, 0), _SM120),
 }
-_CPU_BLOCKS: Mapping[Kernel, int] = {"dense": 128, "mla": 16, "v4_mla": 256}
+# With AVX-512 BF16 the platform resets the SSM state to float32; AMX has an MLA kernel of its own.
+_CPU_AVX2 = Gpu(
+    name="cpu-avx2",
+    capability=None,
+    backends=_CPU,
+    forced_block_sizes={"mla": 16, "v4_mla": 256},
+    default_block_size=128,
+)
+_CPU_AVX512 = replace(_CPU_AVX2, name="cpu", ssm_state_dtype="float32")
+_CPU_AMX = replace(
+    _CPU_AVX512, name="cpu-amx", backends={**_CPU, "mla": (b.AMX_MLA,)}, forced_block_sizes={"v4_mla": 256}
+)
 
 GPUS: Mapping[str, Gpu] = {
     **{
@@ -133,18 +147,7 @@ GPUS: Mapping[str, Gpu] = {
         )
         for name, (capability, table) in _CUDA.items()
     },
-    # With AVX-512 BF16 the platform resets the SSM state to float32; AMX has an MLA kernel of its own.
-    "cpu-avx2": Gpu(name="cpu-avx2", capability=None, backends=_CPU, fixed_block_sizes=_CPU_BLOCKS),
-    "cpu": Gpu(
-        name="cpu", capability=None, backends=_CPU, fixed_block_sizes=_CPU_BLOCKS, ssm_state_dtype="float32"
-    ),
-    "cpu-amx": Gpu(
-        name="cpu-amx",
-        capability=None,
-        backends={**_CPU, "mla": (b.AMX_MLA,)},
-        fixed_block_sizes={**_CPU_BLOCKS, "mla": 128},
-        ssm_state_dtype="float32",
-    ),
+    **{gpu.name: gpu for gpu in (_CPU_AVX512, _CPU_AVX2, _CPU_AMX)},
 }
 
 

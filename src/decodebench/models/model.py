@@ -62,10 +62,13 @@ def describe(config: ModelConfig, engine: EngineFlags) -> ModelSpecs:
     family = find_family(config)
     _check_version(family, config, engine)
     config = config.with_defaults(family.defaults)
-    context = Context(config=config, engine=engine, dtypes=_dtypes(config, engine))
+    context = Context(
+        config=config, engine=engine, dtypes=_dtypes(config, engine), state_mode=family.state_mode(engine)
+    )
     layers = family.layers(context)
     if engine.draft_layers:
         layers += family.draft_layers(context)
+    blocks.check_asked_backend(layers, context)
     length = context_length.max_model_len(config, engine)
     settled = blocks.settle(layers, context, length)
     return ModelSpecs(

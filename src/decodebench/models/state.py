@@ -10,6 +10,7 @@ from decodebench.kv.specs import MambaState
 from decodebench.models.base import Context, Layer
 from decodebench.models.errors import ModelError
 
+MAMBA2_CHECKPOINTS_SINCE = (0, 32)
 Shapes = tuple[tuple[int, ...], ...]
 
 
@@ -81,7 +82,7 @@ def state_layer(
         shapes=shapes,
         dtypes=dtypes,
         mamba_type=mamba_type,
-        cache_mode=context.engine.mamba_cache_mode,
+        cache_mode=context.state_mode,
         num_speculative_blocks=context.engine.num_speculative_tokens,
         num_prefill_checkpoint_blocks=int(checkpoint_alignment is not None),
         prefill_checkpoint_alignment=checkpoint_alignment,
@@ -92,8 +93,13 @@ def state_layer(
 def mamba2_layer(
     context: Context, index: int, module: str, shapes: Shapes, ssm_dtype: str | None = None
 ) -> Layer:
-    """Every Mamba-2 mixer exports checkpoints at any token (`mamba_mixer2.py get_kv_cache_spec`)."""
-    dtypes = (context.dtypes.conv_state, context.dtypes.ssm_state(ssm_dtype))
+    """From 0.32 on every Mamba-2 mixer exports checkpoints, at any token (`mamba_mixer2.py get_kv_cache_spec`)."""
     return state_layer(
-        context, index, module, mamba_type="mamba2", shapes=shapes, dtypes=dtypes, checkpoint_alignment=1
+        context,
+        index,
+        module,
+        mamba_type="mamba2",
+        shapes=shapes,
+        dtypes=(context.dtypes.conv_state, context.dtypes.ssm_state(ssm_dtype)),
+        checkpoint_alignment=1 if context.engine.vllm_version >= MAMBA2_CHECKPOINTS_SINCE else None,
     )

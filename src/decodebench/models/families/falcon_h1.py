@@ -16,7 +16,9 @@ class FalconH1(Family):
     name = "Falcon-H1"
     architectures = ("FalconH1ForCausalLM",)
     model_types = ("falcon_h1",)
+    caches_all_states = True
     defaults: ClassVar[Defaults] = {
+        "mamba_chunk_size": 256,
         "max_position_embeddings": 8192,
         "num_key_value_heads": 8,
         "mamba_d_state": 256,

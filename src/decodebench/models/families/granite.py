@@ -15,7 +15,9 @@ class GraniteHybrid(Family):
     name = "Granite 4 hybrid"
     architectures = ("GraniteMoeHybridForCausalLM",)
     model_types = ("granitemoehybrid",)
+    caches_all_states = True
     defaults: ClassVar[Defaults] = {
+        "mamba_chunk_size": 256,
         "max_position_embeddings": 2048,
         "mamba_d_state": 256,
         "mamba_d_conv": 4,

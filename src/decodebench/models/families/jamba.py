@@ -14,6 +14,7 @@ class Jamba(Family):
     name = "Jamba"
     architectures = ("JambaForCausalLM",)
     model_types = ("jamba",)
+    caches_all_states = True
     defaults: ClassVar[Defaults] = {
         "max_position_embeddings": 262144,
         "num_key_value_heads": 8,

@@ -26,7 +26,9 @@ class NemotronH(Family):
     name = "Nemotron-H"
     architectures = ("NemotronHForCausalLM",)
     model_types = ("nemotron_h",)
+    caches_all_states = True
     defaults: ClassVar[Defaults] = {
+        "chunk_size": 128,
         "max_position_embeddings": 4096,
         "num_key_value_heads": 8,
         "head_dim": 128,

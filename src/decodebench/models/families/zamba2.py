@@ -5,6 +5,7 @@ one, with as many KV heads as attention heads. Head sizes as transformers 5.19 `
 does not support pipeline parallelism.
 """
 
+from dataclasses import replace
 from typing import ClassVar
 
 from decodebench.models.attention import attention
@@ -28,7 +29,9 @@ class Zamba2(Family):
     architectures = ("Zamba2ForCausalLM",)
     model_types = ("zamba2",)
     pipeline_parallel = False
+    caches_all_states = True
     defaults: ClassVar[Defaults] = {
+        "chunk_size": 256,
         "max_position_embeddings": 4096,
         "mamba_d_state": 64,
         "mamba_d_conv": 4,
@@ -57,17 +60,24 @@ class Zamba2(Family):
             kernel=config.integer("mamba_d_conv"),
         )
         hybrid = [index for index, kind in enumerate(types) if kind == "hybrid"]
-        # The engine numbers the attention caches before the Mamba layers ("tdoublep" note in `Zamba2Model`).
         caches = [
-            attention(
-                context, index, kv_heads=heads, head=2 * hidden // heads, module="shared_attention.attn"
-            )
-            for index in hybrid
+            replace(attention(context, index, kv_heads=heads, head=2 * hidden // heads), name=name)
+            for index, name in zip(hybrid, self._attention_names(config, len(hybrid)), strict=True)
         ]
-        return [
-            *caches,
-            *(mamba2_layer(context, index, "mamba.mixer", shapes) for index in range(len(types))),
+        # NOTE: the engine counts the state halves on from the attention caches, to keep names apart.
+        return caches + [
+            replace(mamba2_layer(context, index, "mixer", shapes), name=f"{len(hybrid) + index}.mixer")
+            for index in range(len(types))
         ]
+
+    def _attention_names(self, config: ModelConfig, hybrid_layers: int) -> list[str]:
+        """Shared blocks take the hybrid layers in turn and number their caches from a start of their own each."""
+        blocks = config.integer("num_mem_blocks")
+        numbers: list[int] = []
+        for block in range(min(blocks, hybrid_layers)):
+            start = block * (hybrid_layers + blocks - 1) // blocks
+            numbers += range(start, start + len(range(block, hybrid_layers, blocks)))
+        return [f"model.attn.{number}" for number in numbers]
 
     def _types(self, config: ModelConfig) -> list[str]:
         types = config.strings("layers_block_type") or DEFAULT_PATTERN
