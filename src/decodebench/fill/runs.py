@@ -14,7 +14,7 @@ from decodebench.kv.writes import GroupWrites, PartialBlock
 
 IN_PLACE_BYTES = {"cpu": 1 << 20}
 IN_PLACE_BYTES_ACCELERATOR = 1 << 22
-"""Bytes of a run in one layer from which on a slice is written rather than indexed; docs/log.md has the measurement."""
+"""Bytes of a run in a layer from which on a slice is written; on a CPU found with `benchmarks/fill_bandwidth.py`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,25 +27,37 @@ class BlockSet:
 
     @classmethod
     def of(cls, ids: Collection[int], device: torch.device, page_bytes: int) -> "BlockSet":
-        """`ids` in any order, repeats allowed. The longest run is always written in place."""
-        if not ids:
-            return cls((), torch.empty(0, dtype=torch.int64), 0)
-        blocks = torch.tensor(sorted(set(ids)), dtype=torch.int64)
-        breaks = torch.nonzero(blocks.diff() > 1).flatten() + 1
-        first = torch.cat((breaks.new_zeros(1), breaks))
-        length = torch.cat((breaks, breaks.new_tensor([len(blocks)]))) - first
-        least = IN_PLACE_BYTES.get(device.type, IN_PLACE_BYTES_ACCELERATOR) // max(1, page_bytes)
-        in_place = length >= max(2, least)
-        longest = int(length.argmax())
-        in_place[longest] |= len(length) == 1 or int(length[longest]) > 1
-        starts = blocks[first[in_place]]
-        runs = zip(starts.tolist(), (starts + length[in_place]).tolist(), strict=True)
-        scattered = blocks[~in_place.repeat_interleave(length)]
-        return cls(tuple(runs), _to_device(scattered, device), len(scattered))
+        """`ids` in any order, repeats allowed. The longest run of neighbours is always written in place."""
+        runs = _runs_of(sorted(set(ids)))
+        least = max(2, IN_PLACE_BYTES.get(device.type, IN_PLACE_BYTES_ACCELERATOR) // max(1, page_bytes))
+        longest = max(runs, key=_length, default=(0, 0))
+        if len(runs) > 1 and _length(longest) == 1:
+            longest = (0, 0)
+        in_place = tuple(run for run in runs if run == longest or _length(run) >= least)
+        scattered = [
+            block for run in runs if run != longest and _length(run) < least for block in range(*run)
+        ]
+        return cls(in_place, _to_device(torch.tensor(scattered, dtype=torch.int64), device), len(scattered))
 
     @property
     def num_blocks(self) -> int:
         return self.num_scattered + sum(end - first for first, end in self.runs)
+
+
+def _runs_of(blocks: list[int]) -> list[tuple[int, int]]:
+    """Runs of neighbours in sorted, distinct block ids, as (first, end)."""
+    runs: list[tuple[int, int]] = []
+    first = end = blocks[0] if blocks else 0
+    for block in blocks:
+        if block != end:
+            runs.append((first, end))
+            first = block
+        end = block + 1
+    return [*runs, (first, end)] if blocks else []
+
+
+def _length(run: tuple[int, int]) -> int:
+    return run[1] - run[0]
 
 
 def _to_device(ids: torch.Tensor, device: torch.device) -> torch.Tensor:
