@@ -49,6 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with as_interrupt():
             args = build_parser().parse_args(ours)
             args.engine_args = engine_args
+            args.argv = tuple(sys.argv[1:] if argv is None else argv)
             code: int = import_module(f"decodebench.cli.{args.verb}").run(args)
             return code
     except DecodebenchError as error:

