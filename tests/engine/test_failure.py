@@ -14,7 +14,7 @@ WORKER_FAILED = """\
 (EngineCore pid=2) ERROR 11-30 02:38:44 [core.py:1250] EngineCore failed to start.
 (EngineCore pid=2) ERROR 11-30 02:38:44 [core.py:1250] Traceback (most recent call last):
 (EngineCore pid=2) ERROR 11-30 02:38:44 [core.py:1250]   File "core.py", line 1220, in run_engine_core
-(EngineCore pid=2) ERROR 11-30 02:38:44 [core.py:1250] Exception: WorkerProc initialization failed. See stack trace for root cause.
+(EngineCore pid=2) ERROR 11-30 02:38:44 [core.py:1250] Exception: WorkerProc initialization failed due to an exception
 Traceback (most recent call last):
   File "launch.py", line 12, in <module>
     main()
