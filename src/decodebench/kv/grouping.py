@@ -111,7 +111,8 @@ def _merges(specs: list[LayerSpec]) -> bool:
 
 def _merged_group(specs: LayerSpecs, names: list[str], size: int | None = None) -> KVCacheGroup:
     merged = merge([specs[name] for name in names])
-    assert merged is not None, "a group is built of specs that merge"
+    if merged is None:
+        raise CannotStart(f"a {specs[names[0]].kind} layer cannot have both a window and chunks ({names[0]})")
     return KVCacheGroup(tuple(names), merged, padding_layers=0 if size is None else size - len(names))
 
 
@@ -138,14 +139,22 @@ def _has_sliding_mla(specs: LayerSpecs) -> bool:
 
 
 def _check_layout(groups: list[KVCacheGroup], layout: Layout, rules: Rules) -> None:
-    """Mixed pages need whole pages inside a block and, with several groups, all layers inside it (0.32
-    `validate_kv_cache_layout`).
-    """
-    pages = sorted({spec.page_bytes for group in groups for _, spec in group.layer_specs})
-    if len(pages) == 1 or not rules.packed_groups:
+    """Whether `layout` can hold these pages (0.32 `validate_kv_cache_layout`, `compute_layout_strides`)."""
+    if not rules.packed_groups:
         return
-    if not layout.is_page_contiguous or (len(groups) > 1 and layout.is_layer_outermost):
+    specs = [spec for group in groups for _, spec in group.layer_specs]
+    pages = sorted({spec.page_bytes for spec in specs})
+    beside = layout.is_page_contiguous and not (len(groups) > 1 and layout.is_layer_outermost)
+    if len(pages) > 1 and not beside:
         raise CannotStart(
             f"vLLM {rules.version} cannot start: layout {layout.value} cannot hold pages of {pages} bytes side "
             "by side; a block-outermost one such as BLHNC can (VLLM_KV_CACHE_LAYOUT=BLHNC)"
+        )
+    padded = [
+        spec for spec in specs if spec.page_bytes_padded is not None or spec.block_stride != spec.page_bytes
+    ]
+    if not layout.is_page_contiguous and any(spec.num_heads > 1 for spec in padded):
+        raise CannotStart(
+            f"vLLM {rules.version} cannot start: layout {layout.value} interleaves heads and blocks, so it cannot "
+            "pad pages; one with whole pages such as LBNHC can (VLLM_KV_CACHE_LAYOUT=LBNHC)"
         )

@@ -68,15 +68,17 @@ def _decode_peak(spec: LayerSpec, first: int, last: int, lookahead: int, limits:
     block = _tokens_per_block(spec, limits)
     period = lcm(block, spec.attention_chunk_size) if isinstance(spec, ChunkedLocal) else block
     return max(
-        _held(spec, tokens, block, lookahead, limits)
+        _held(spec, tokens, block, lookahead, min(limits.unsettled_steps, tokens - first), limits)
         for tokens in _possible_peaks(first, last, block, lookahead, period)
     )
 
 
-def _held(spec: LayerSpec, tokens: int, block: int, lookahead: int, limits: EngineLimits) -> int:
+def _held(
+    spec: LayerSpec, tokens: int, block: int, lookahead: int, unsettled_steps: int, limits: EngineLimits
+) -> int:
     """Blocks held in the step that computes token number `tokens`, counted from 1."""
     slots = min(tokens + lookahead, limits.max_model_len)
-    settled = max(tokens - 1 - limits.unsettled_steps * (1 + lookahead), 0)
+    settled = max(tokens - 1 - unsettled_steps * (1 + lookahead), 0)
     return ceil_div(slots, block) - spec.skipped_tokens(settled) // block
 
 

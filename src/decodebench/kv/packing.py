@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from decodebench.kv.arithmetic import ceil_div
+from decodebench.kv.errors import CannotStart
 from decodebench.kv.groups import KVCacheGroup, LayerSpecs, UniformTypeSpecs
 from decodebench.kv.rules import Rules
 from decodebench.kv.specs import CircularBuffer, LayerSpec, MambaState, SlidingWindow
@@ -112,6 +113,11 @@ def _split(bucket: Bucket, groups: int) -> list[KVCacheGroup]:
         return [KVCacheGroup(tuple(name for name, _ in bucket.specs.layers), bucket.specs)]
     repeats = list(zip(*bucket.by_page.values(), strict=False))
     chosen = [[name for repeat in repeats[i::groups] for name in repeat] for i in range(groups)]
+    if not all(chosen):
+        raise CannotStart(
+            f"vLLM cannot start: {len(bucket.specs.layers)} {bucket.specs.first.kind} layers of mixed page sizes "
+            f"would be split into {groups} groups, more than they have repeats of the pattern ({len(repeats)})"
+        )
     specs = dict(bucket.specs.layers)
     return [
         KVCacheGroup(tuple(names), UniformTypeSpecs(tuple((name, specs[name]) for name in names)))

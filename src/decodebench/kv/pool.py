@@ -85,7 +85,8 @@ class Pool:
     def log_lines(self, device: str = "GPU") -> list[str]:
         """The start-up line or lines as this version writes them."""
         size = f"{device} KV cache size: {self.logged_tokens:,} tokens"
-        concurrency = f"Maximum concurrency for {self.limits.max_model_len:,} tokens per request: {self.concurrency:.2f}x"
+        length = f"{self.limits.max_model_len:,} tokens per request"
+        concurrency = f"Maximum concurrency for {length}: {self.concurrency:.2f}x"
         return [f"{size}, {concurrency}"] if self.limits.rules.log_one_line else [size, concurrency]
 
 
@@ -127,9 +128,11 @@ def plan_pool(
         for budget, width in zip(budgets, widths, strict=True)
     ]
     smallest = sizes.index(min(sizes))
-    return Pool(
+    pool = Pool(
         groups=tuple(groups), limits=limits, bytes_per_block=widths[smallest], num_blocks=sizes[smallest]
     )
+    pool.blocks_per_max_request  # noqa: B018 - refuses here what start-up sizing refuses
+    return pool
 
 
 def _num_blocks(budget: int, width: int, override: int | None) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from decodebench.kv.arithmetic import ceil_div
 from decodebench.kv.dtypes import dtype_bytes
+from decodebench.kv.errors import CannotStart
 from decodebench.kv.limits import EngineLimits
 from decodebench.kv.specs.base import LayerSpec
 
@@ -36,6 +37,10 @@ class AttentionSpec(LayerSpec):
             object.__setattr__(self, "head_size_v", self.head_size)
 
     @property
+    def num_heads(self) -> int:
+        return self.num_kv_heads if self.num_head_slots is None else self.num_head_slots
+
+    @property
     def num_states(self) -> int:
         """Rows of a page."""
         return self.block_size // self.tokens_per_state
@@ -49,8 +54,7 @@ class AttentionSpec(LayerSpec):
 
     @property
     def page_bytes_unpadded(self) -> int:
-        heads = self.num_kv_heads if self.num_head_slots is None else self.num_head_slots
-        return heads * self.num_states * self.state_bytes
+        return self.num_heads * self.num_states * self.state_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +100,8 @@ class SlidingWindow(AttentionSpec):
 
     def max_blocks(self, limits: EngineLimits) -> int:
         """Window and in-flight tokens, plus one block: a window need not start at a block's first token."""
+        if self.dcp_sharded and limits.decode_context_parallel_size > 1:
+            raise CannotStart("decode context parallelism does not support sliding-window attention")
         kept = self.sliding_window - 1 + self.extra_retained_tokens + limits.max_in_flight_tokens
         return ceil_div(min(kept, limits.max_model_len), self.block_size) + 1
 

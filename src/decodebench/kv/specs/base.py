@@ -52,6 +52,11 @@ class LayerSpec:
         return self.page_bytes_padded
 
     @property
+    def num_heads(self) -> int:
+        """Head slots of a page; a page that is not divided by heads counts as one."""
+        return 1
+
+    @property
     def padding_bytes(self) -> int:
         return self.page_bytes - self.page_bytes_unpadded
 
@@ -82,7 +87,12 @@ class LayerSpec:
         if not isinstance(alignment, MultipleOf):
             return alignment or 1
         kernel_block = gcd(alignment.base, self.block_size)
-        return 1 if kernel_block == self.block_size else self.with_block_size(kernel_block).page_bytes
+        if kernel_block == self.block_size:
+            return 1
+        stride = self.with_block_size(kernel_block).page_bytes
+        if stride == 0:
+            raise CannotStart(f"a kernel block of {kernel_block} tokens holds no whole state of this {self.kind}")
+        return stride
 
     @property
     def block_stride(self) -> int:
