@@ -84,10 +84,7 @@ def settle(layers: Sequence[Layer], context: Context, max_model_len: int) -> Blo
         multiple_of=_state_interval(states, context),
         rules=context.engine.rules,
     )
-    if context.state_mode in (ALIGN, ALL):
-        state_block = hybrid.block_size
-    else:
-        state_block = context.engine.mamba_block_size or max_model_len
+    state_block = hybrid.block_size if context.state_mode in (ALIGN, ALL) else max_model_len
     padded = None if hybrid.page_bytes == state_page else hybrid.page_bytes
     return Blocks(attention=hybrid.block_size, state=state_block, state_page=padded)
 

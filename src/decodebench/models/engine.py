@@ -53,6 +53,10 @@ class EngineFlags:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ModelError(f"--{name.replace('_', '-')} is {value}; it must be at least 1")
+        if self.mamba_block_size is not None and not self.enable_prefix_caching:
+            raise ModelError(
+                f"--mamba-block-size {self.mamba_block_size}: the engine takes it with --enable-prefix-caching only"
+            )
         if self.mamba_cache_mode not in MAMBA_CACHE_MODES:
             raise ModelError(
                 f"--mamba-cache-mode {self.mamba_cache_mode}: accepted: {', '.join(MAMBA_CACHE_MODES)}"
