@@ -8,12 +8,20 @@ import os
 from collections.abc import Mapping
 
 from decodebench.engine import distribution
-from decodebench.engine.cpu_shims import deepseek_v4_tile_scheduler, mamba1_state_head, triton_interpreted
+from decodebench.engine.cpu_shims import (
+    deepseek_v4_tile_scheduler,
+    mamba1_decode_step,
+    mamba1_selective_scan,
+    mamba2_chunk_states,
+    triton_interpreted,
+)
 from decodebench.engine.cpu_shims.after_import import change_after_import
 from decodebench.engine.cpu_shims.base import Shim
 
 SHIMS = (
-    mamba1_state_head.SHIM,
+    mamba1_decode_step.SHIM,
+    mamba1_selective_scan.SHIM,
+    mamba2_chunk_states.SHIM,
     triton_interpreted.SHIM,
     deepseek_v4_tile_scheduler.SHIM,
 )

@@ -1,4 +1,4 @@
-"""DeepSeek-V2/V3: multi-head latent attention (MLA), one latent of 576 numbers a token and layer; one KV cache group."""
+"""DeepSeek-V2/V3: multi-head latent attention (MLA), one latent of 576 numbers a token and layer, one group."""
 
 from decodebench.engine.recipes.base import VOCABULARY, Fits, Group, Recipe
 from decodebench.engine.recipes.weights import range_at_width

@@ -40,7 +40,14 @@ def _published_name(name: str) -> str:
 RECIPE = Recipe(
     name="tiny-deepseek-v4",
     summary="MLA compressed 4-fold and 128-fold, indexer, sliding window 128, 256 experts",
-    groups=(),
+    groups=(
+        Group("sliding_window_mla", layers=2),
+        Group("sliding_window_mla", layers=2),
+        Group("sliding_window_mla", layers=1),
+        Group("mla_attention", layers=5),
+        Group("sliding_window_mla", layers=4),
+        Group("sliding_window_mla", layers=1),
+    ),
     config={
         "architectures": ["DeepseekV4ForCausalLM"],
         "model_type": "deepseek_v4",
@@ -83,7 +90,7 @@ RECIPE = Recipe(
     },
     dtype="bfloat16",
     max_model_len=10240,
-    fits=Fits(batch_size=32, context_len=4096),
+    fits=Fits(batch_size=32, context_len=8192),
     engine_args=("--block-size", "256", "--kv-cache-memory-bytes", "1G", "--max-num-seqs", "64"),
     env={"VLLM_USE_V2_MODEL_RUNNER": "0", "TRITON_INTERPRET": "1"},
     shims=("triton-interpreted", "deepseek-v4-tile-scheduler"),

@@ -42,6 +42,6 @@ RECIPE = Recipe(
         "1G",
         "--max-num-seqs",
         "64",
-        "--no-enable-prefix-caching",
     ),
+    shims=("mamba2-chunk-states",),
 )

@@ -1,7 +1,7 @@
 """Llama 4: three layers of chunked local attention to one of full attention, one expert a token.
 
-vLLM turns the hybrid manager off for chunked local attention unless `VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE`
-is set (0.32, `config/vllm.py`); with it off all four layers form one group of full attention.
+vLLM turns the hybrid manager off for chunked local attention unless told otherwise by
+`VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE=1` (0.32, `config/vllm.py`).
 """
 
 from decodebench.engine.recipes.base import VOCABULARY, Fits, Group, Recipe
