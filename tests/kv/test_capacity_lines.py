@@ -1,6 +1,6 @@
 """Capacity lines that real deployments logged, reproduced to the token from the models' shapes.
 
-The shapes come from the table itself (`configs/capacity.md` of the project's shared facts), whose rows are named in each
+The shapes come from the table itself (`configs/capacity.md` of the shared facts), whose rows are named in each
 case; nothing here is fitted to a line.
 """
 

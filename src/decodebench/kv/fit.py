@@ -49,6 +49,16 @@ class RequestCost:
         """Share of the request's bytes that a shorter context would not free."""
         return self.fixed_bytes / self.bytes
 
+    @property
+    def warning(self) -> str | None:
+        """What to say where tokens are not what fills the pool."""
+        if self.fixed_share <= 0.5:
+            return None
+        return (
+            f"{self.fixed_share:.0%} of what a request of {self.context:,} tokens occupies does not depend on its length "
+            f"(state, windows): the pool ends at {self.max_requests:,} such requests, not at a number of tokens"
+        )
+
 
 def fit_batch(
     pool: Pool, batch: int, context: int, *, output: int = 0, lookahead: int = 0, watermark: float = 0.0
