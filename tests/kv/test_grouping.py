@@ -1,4 +1,4 @@
-"""Groups and padding by the engine's rule, and the refusals. The oracle tests compare the rest with the engine itself."""
+"""Groups and padding by the engine's rule, and the refusals. `tests/oracle` compares with the engine itself."""
 
 from collections import Counter
 

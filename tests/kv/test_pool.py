@@ -119,10 +119,8 @@ def test_the_smallest_pipeline_stage_bounds_the_pool():
 
 
 def test_concurrency_counts_in_flight_batches_since_0_26():
-    old, new = (
-        EngineLimits(max_model_len=65536, max_num_batched_tokens=8192, rules=rules_for(v))
-        for v in ("0.25", "0.26")
-    )
+    limits = EngineLimits(max_model_len=65536, max_num_batched_tokens=8192)
+    old, new = (replace(limits, rules=rules_for(version)) for version in ("0.25", "0.26"))
     assert WINDOW.max_blocks(old) == (1023 + 8192 + 15) // 16 + 1
     assert WINDOW.max_blocks(new) == (1023 + 2 * 8192 + 15) // 16 + 1
 

@@ -55,8 +55,8 @@ class RequestCost:
         if self.fixed_share <= 0.5:
             return None
         return (
-            f"{self.fixed_share:.0%} of what a request of {self.context:,} tokens occupies does not depend on its length "
-            f"(state, windows): the pool ends at {self.max_requests:,} such requests, not at a number of tokens"
+            f"{self.fixed_share:.0%} of what a request of {self.context:,} tokens occupies does not depend on its "
+            f"length (state, windows): the pool ends at {self.max_requests:,} such requests, not at a number of tokens"
         )
 
 

@@ -1,6 +1,6 @@
 """The engine settings that decide how many blocks one request may hold."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from decodebench.kv.rules import NEWEST, Rules
 
@@ -19,7 +19,7 @@ class EngineLimits:
     decode_context_parallel_size: int = 1
     async_scheduling: bool = True
     use_v2_model_runner: bool = True
-    rules: Rules = NEWEST
+    rules: Rules = field(default=NEWEST, repr=False)
 
     def __post_init__(self) -> None:
         for name in (
