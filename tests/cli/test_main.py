@@ -100,7 +100,7 @@ class Verb:
 )
 def test_each_way_to_end_has_its_exit_code(ends, code, said, capsys, monkeypatch):
     real = cli.import_module
-    monkeypatch.setattr(cli, "build_parser", lambda: PARSER)
+    monkeypatch.setattr(cli, "build_parser", lambda verbs: PARSER)
     monkeypatch.setattr(
         cli, "import_module", lambda name: Verb(ends) if name.endswith("doctor") else real(name)
     )

@@ -1,11 +1,9 @@
 """Reading our own command line: what is ours, what is the engine's, and what a mistyped option may have meant."""
 
 import argparse
-import difflib
 from collections.abc import Sequence
 from typing import NoReturn
 
-from decodebench.engine.flags import is_engine_flag
 from decodebench.errors import UserError
 
 
@@ -41,6 +39,10 @@ class Parser(argparse.ArgumentParser):
         raise UserError(f"{self.prog}: {message}", f"see `{self.prog} --help`")
 
     def _refuse(self, unknown: str) -> NoReturn:
+        import difflib
+
+        from decodebench.engine.flags import is_engine_flag
+
         option = unknown.partition("=")[0]
         if not option.startswith("-"):
             raise UserError(f"{self.prog}: unexpected argument {unknown!r}", f"see `{self.prog} --help`")

@@ -24,7 +24,7 @@ from decodebench.errors import EXIT_INTERNAL, DecodebenchError
 VERBS = ("run", "serve", "plan", "recipes", "doctor", "show", "cache")
 
 
-def build_parser() -> Parser:
+def build_parser(verbs: Sequence[str] = VERBS) -> Parser:
     parser = Parser(
         prog="decodebench",
         description="Measure the decode phase of LLM servers without running prefill, on the real engine.",
@@ -32,7 +32,7 @@ def build_parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"decodebench {__version__}")
     subparsers = parser.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=Parser)
-    for verb in VERBS:
+    for verb in verbs:
         if find_spec(f"decodebench.cli.{verb}") is not None:
             import_module(f"decodebench.cli.{verb}").add_parser(subparsers)
     parser.verbs = tuple(subparsers.choices)
@@ -47,7 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug = "--debug" in ours
     try:
         with as_interrupt():
-            args = build_parser().parse_args(ours)
+            named = ours[0] if ours and ours[0] in VERBS else None  # then no other verb's module is read
+            args = build_parser((named,) if named else VERBS).parse_args(ours)
             args.engine_args = engine_args
             args.argv = tuple(sys.argv[1:] if argv is None else argv)
             code: int = import_module(f"decodebench.cli.{args.verb}").run(args)
