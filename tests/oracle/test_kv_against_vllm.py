@@ -3,6 +3,7 @@
 `EXAMPLES` random models in the default run, thousands in the `matrix` run.
 """
 
+import re
 from typing import NamedTuple
 
 import pytest
@@ -17,9 +18,10 @@ from decodebench.kv.capacity import plan_pool
 from decodebench.kv.errors import CannotStart
 from decodebench.kv.grouping import group_layers
 from decodebench.kv.groups import KVCacheGroup
+from decodebench.kv.layout import Layout
 from decodebench.kv.specs import MambaState
 
-from .spec_sets import engines, layouts, models
+from .spec_sets import engines, layouts, models, related_models
 from .translate import engine_config, from_vllm, group_from_vllm, to_vllm
 
 EXAMPLES = 400
@@ -105,3 +107,33 @@ def test_pages_and_strides_of_every_spec_are_the_engines(model):
         )
         assert spec.stride_alignment == theirs.get_block_stride_alignment()
         assert spec.prefix_cacheable == theirs.prefix_cacheable
+
+
+def split(model, stages):
+    """Layer names of each of `stages` pipeline stages, in runs of about equal length."""
+    names = list(model)
+    size = -(-len(names) // stages)
+    return [names[i : i + size] for i in range(0, len(names), size)]
+
+
+@settings(max_examples=EXAMPLES // 2, **relaxed)
+@given(related_models(), engines(), st.integers(1, 3), st.integers(1 << 22, 1 << 30))
+def test_pipeline_stages_share_the_smallest_pool_or_do_not_start(model, limits, stages, memory):
+    modes = {spec.cache_mode for spec in model.values() if isinstance(spec, MambaState)}
+    config = engine_config(limits, Layout.LBNHC, cache_mode=modes.pop() if modes else "none")
+    names = split(model, stages)
+    try:
+        pool = plan_pool(group_layers(model, rules=limits.rules), memory, limits, stages=names)
+    except CannotStart:
+        pool = None
+    try:
+        workers = [{name: to_vllm(model[name]) for name in stage} for stage in names]
+        configs = engine.get_kv_cache_configs(config, workers, [memory] * len(names))
+    except REFUSALS as refusal:
+        assert pool is None or not pool.holds_a_max_request
+        longest = re.search(r"estimated maximum model length is (\d+)", str(refusal))
+        if longest and len(names) == 1:
+            assert pool.longest_max_model_len() == int(longest.group(1))
+        return
+    assert pool.holds_a_max_request
+    assert {one.num_blocks for one in configs} == {pool.num_blocks}
