@@ -52,6 +52,7 @@ def facts(spec: KVCacheSpec) -> dict[str, Any]:
 def layers_of(config: dict[str, Any], directory: str) -> list[tuple[str, dict[str, Any]]]:
     """The layers of the model whose config.json is written to `directory`, in registration order."""
     Path(directory, "config.json").write_text(json.dumps(config))
+    drafting = config.get("num_nextn_predict_layers", 0) > 0
     built = EngineArgs(
         model=directory,
         skip_tokenizer_init=True,
@@ -59,6 +60,7 @@ def layers_of(config: dict[str, Any], directory: str) -> list[tuple[str, dict[st
         max_model_len=4096,
         max_num_batched_tokens=4096,
         enforce_eager=True,
+        speculative_config={"method": "mtp", "num_speculative_tokens": 1} if drafting else None,
     ).create_engine_config()
     with set_current_vllm_config(built):
         init_distributed_environment(1, 0, "env://", 0, "gloo")
@@ -66,6 +68,9 @@ def layers_of(config: dict[str, Any], directory: str) -> list[tuple[str, dict[st
         initialize_model_parallel(1, 1)
         with torch.device("meta"):
             initialize_model(vllm_config=built, model_config=built.model_config)
+            if built.speculative_config is not None:
+                draft = built.speculative_config.draft_model_config
+                initialize_model(vllm_config=built, model_config=draft)
         current_platform.update_block_size_for_backend(built)
         return [(name, facts(spec)) for name, spec in get_kv_cache_spec(built).items()]
 

@@ -31,13 +31,16 @@ SMALL: dict[str, Any] = {
 }
 QWEN_WINDOW = {"use_sliding_window": True, "sliding_window": 64, "max_window_layers": 0}
 MAMBA = {"mamba_d_state": 64, "mamba_n_heads": 8, "mamba_d_head": 64, "mamba_n_groups": 2}
+GLM = {"n_group": 1, "topk_group": 1, "n_shared_experts": 1}
 MLA = {
+    **GLM,
     "kv_lora_rank": 128,
     "q_lora_rank": 128,
     "qk_nope_head_dim": 32,
     "qk_rope_head_dim": 64,
     "v_head_dim": 32,
 }
+QWEN_NEXT = {**QWEN3_NEXT, "vocab_size": 128, "num_experts": 8, "num_experts_per_tok": 2}
 PATTERN = ["sliding_attention"] * 2 + ["full_attention"]
 
 
@@ -69,7 +72,8 @@ CONFIGS = {
     ),
     "gpt-oss": small("GptOssForCausalLM", "gpt_oss", sliding_window=64),
     "llama4": small("Llama4ForCausalLM", "llama4_text", attention_chunk_size=64, intermediate_size_mlp=64),
-    "deepseek": small("DeepseekV3ForCausalLM", "deepseek_v3", n_group=1, topk_group=1, **MLA),
+    "deepseek": small("DeepseekV3ForCausalLM", "deepseek_v3", **MLA),
+    "deepseek, drafting": small("DeepseekV3ForCausalLM", "deepseek_v3", num_nextn_predict_layers=1, **MLA),
     "jamba": small("JambaForCausalLM", "jamba", attn_layer_period=3, attn_layer_offset=1, mamba_dt_rank=16),
     "granite": small(
         "GraniteMoeHybridForCausalLM",
@@ -80,14 +84,17 @@ CONFIGS = {
     ),
     "nemotron": {
         **NEMOTRON_H,
+        "hybrid_override_pattern": "M-M*M-",
         **{key: SMALL[key] for key in ("vocab_size", "n_routed_experts", "num_experts_per_tok")},
     },
     "falcon-h1": small("FalconH1ForCausalLM", "falcon_h1", mamba_d_ssm=512, **MAMBA),
     "zamba2": {**ZAMBA2, "vocab_size": 128, "num_mem_blocks": 2},
-    "qwen3-next": {**QWEN3_NEXT, "vocab_size": 128, "num_experts": 8, "num_experts_per_tok": 2},
+    "qwen3-next": {**QWEN_NEXT, "num_nextn_predict_layers": 0},
+    "qwen3-next, drafting": QWEN_NEXT,
     "lfm2": small("Lfm2ForCausalLM", "lfm2", full_attn_idxs=[1, 4], conv_dim=256, block_dim=256),
-    "minimax-m2": small("MiniMaxM2ForCausalLM", "minimax_m2", rotary_dim=16),
-    "glm4-moe": small("Glm4MoeForCausalLM", "glm4_moe", n_group=1, topk_group=1, n_shared_experts=1),
+    "minimax-m2": small("MiniMaxM2ForCausalLM", "minimax_m2", rotary_dim=16, scoring_func="sigmoid"),
+    "glm4-moe": small("Glm4MoeForCausalLM", "glm4_moe", **GLM, num_nextn_predict_layers=0),
+    "glm4-moe, drafting": small("Glm4MoeForCausalLM", "glm4_moe", **GLM, num_nextn_predict_layers=1),
 }
 
 
@@ -145,7 +152,13 @@ class TestEngine:
     @pytest.mark.parametrize("name", CONFIGS)
     def test_builds_the_layers_that_we_name(self, engine: dict[str, Any], name: str) -> None:
         major, minor = map(int, engine["version"].split(".")[:2])
-        flags = {"gpu": find_gpu(engine["cpu"]), "vllm_version": (major, minor), "max_model_len": 4096}
+        flags: dict[str, Any] = {
+            "gpu": find_gpu(engine["cpu"]),
+            "vllm_version": (major, minor),
+            "max_model_len": 4096,
+        }
+        if name.endswith("drafting"):
+            flags |= {"draft_layers": True, "num_speculative_tokens": 1}
         specs = specs_of(CONFIGS[name], **flags)
         ours = [[layer, facts(spec)] for layer, spec in specs.layers.items()]
         assert ours == engine["layers"][name]

@@ -256,7 +256,15 @@ class TestWindow:
 
 
 class TestDraft:
-    @pytest.mark.parametrize(("config", "added"), [(DEEPSEEK, 1), (DEEPSEEK_SPARSE, 2), (QWEN3_NEXT, 1)])
+    @pytest.mark.parametrize(
+        ("config", "added"),
+        [
+            (DEEPSEEK, 1),
+            (DEEPSEEK_SPARSE, 2),
+            (QWEN3_NEXT, 1),
+            ({**NEMOTRON_H, "num_nextn_predict_layers": 1}, 1),
+        ],
+    )
     def test_mtp_layers_are_those_of_the_model(self, config: dict[str, object], added: int) -> None:
         plain, drafting = specs_of(config), specs_of(config, draft_layers=True)
         assert len(drafting.layers) == len(plain.layers) + added

@@ -37,6 +37,4 @@ class DeepSeek(Family):
         extra = context.config.optional_integer("num_nextn_predict_layers") or 0
         if not extra:
             return super().draft_layers(context)
-        return [
-            latent(context, index, module="mtp_block.self_attn.attn") for index in range(first, first + extra)
-        ]
+        return [latent(context, index) for index in range(first, first + extra)]

@@ -39,7 +39,7 @@ class DeepSeekSparse(Family):
         return [
             layer
             for index in range(first, first + extra)
-            for layer in self._caches(context, index, True, "mtp_block.self_attn")
+            for layer in self._caches(context, index, True, "self_attn")
         ]
 
     def _caches(self, context: Context, index: int, picks: bool, module: str) -> list[Layer]:

@@ -50,11 +50,7 @@ class DeepSeekV4(Family):
         if not extra:
             return super().draft_layers(context)
         rows = _Rows(context)
-        return [
-            layer
-            for index in range(first, first + extra)
-            for layer in rows.caches(index, 1, "mtp_block.attn")
-        ]
+        return [layer for index in range(first, first + extra) for layer in rows.caches(index, 1, "attn")]
 
     def _ratios(self, config: ModelConfig) -> list[int]:
         """Tokens a compressed row, one a layer: from `compress_ratios` (0: none), else from `layer_types`."""

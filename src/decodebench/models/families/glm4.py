@@ -23,7 +23,4 @@ class Glm4(Family):
         extra = context.config.optional_integer("num_nextn_predict_layers") or 0
         if not extra:
             return super().draft_layers(context)
-        return [
-            attention(context, index, module="mtp_block.self_attn.attn")
-            for index in range(first, first + extra)
-        ]
+        return [attention(context, index) for index in range(first, first + extra)]

@@ -4,6 +4,7 @@ vLLM 0.32 `model_executor/models/nemotron_h.py`, whose layer count is the patter
 NemotronHForCausalLMConfig` (SSM state in the config's `mamba_ssm_cache_dtype`, else float32).
 """
 
+from dataclasses import replace
 from typing import ClassVar
 
 from decodebench.models.attention import attention, window
@@ -38,39 +39,52 @@ class NemotronH(Family):
         "n_groups": 8,
         "conv_kernel": 4,
         "mamba_ssm_cache_dtype": "float32",
+        "mtp_hybrid_override_pattern": "*E",
     }
 
     def num_layers(self, config: ModelConfig) -> int:
         return len(self._pattern(config))
 
     def layers(self, context: Context) -> list[Layer]:
-        return self._caches(context, self._pattern(context.config), first=0)
-
-    def draft_layers(self, context: Context) -> list[Layer]:
-        """MTP layers repeat `mtp_hybrid_override_pattern`, attention and MoE by default (`nemotron_h_mtp.py`)."""
         config = context.config
-        extra = config.optional_integer("num_nextn_predict_layers") or 0
-        if not extra:
-            return super().draft_layers(context)
-        pattern = config.get("mtp_hybrid_override_pattern") or "*E"
-        if not isinstance(pattern, str):
-            raise config.wrong("mtp_hybrid_override_pattern", pattern, "one letter a layer")
-        return self._caches(context, pattern * extra, first=self.num_layers(config))
-
-    def _caches(self, context: Context, pattern: str, first: int) -> list[Layer]:
-        config = context.config
-        ssm = config.get("mamba_ssm_cache_dtype")
-        if ssm not in FLOATS:
-            raise config.wrong("mamba_ssm_cache_dtype", ssm, f"one of {', '.join(FLOATS)}")
+        shapes, ssm = self._shapes(context), self._ssm_dtype(config)
         layers = []
-        for index, letter in enumerate(pattern, start=first):
+        for index, letter in enumerate(self._pattern(config)):
             if letter == "M":
-                layers.append(mamba2_layer(context, index, "mixer", self._shapes(context), FLOATS[ssm]))
+                layers.append(mamba2_layer(context, index, "mixer", shapes, ssm))
             elif letter == "*":
-                layers.append(attention(context, index, sliding_window=window(context), module="mixer.attn"))
+                layers.append(self._attention(context, index))
             elif letter not in "-E":
                 raise self.unknown_layer_type(config, index, letter)
         return layers
+
+    def draft_layers(self, context: Context) -> list[Layer]:
+        """One step of `mtp_hybrid_override_pattern`, in a module of its own (`nemotron_h_mtp.py`)."""
+        config = context.config
+        if not config.optional_integer("num_nextn_predict_layers"):
+            return super().draft_layers(context)
+        pattern = config.get("mtp_hybrid_override_pattern")
+        if not isinstance(pattern, str):
+            raise config.wrong("mtp_hybrid_override_pattern", pattern, "one letter a layer: * or E")
+        first = self.num_layers(config)
+        layers = []
+        for index, letter in enumerate(pattern):
+            if letter == "*":
+                layers.append(
+                    replace(self._attention(context, first + index), name=f"mtp.layers.{index}.mixer.attn")
+                )
+            elif letter != "E":
+                raise self.unknown_layer_type(config, first + index, letter)
+        return layers
+
+    def _attention(self, context: Context, index: int) -> Layer:
+        return attention(context, index, sliding_window=window(context), module="mixer.attn")
+
+    def _ssm_dtype(self, config: ModelConfig) -> str:
+        name = config.get("mamba_ssm_cache_dtype")
+        if name not in FLOATS:
+            raise config.wrong("mamba_ssm_cache_dtype", name, f"one of {', '.join(FLOATS)}")
+        return FLOATS[name]
 
     def _shapes(self, context: Context) -> tuple[tuple[int, ...], ...]:
         config = context.config

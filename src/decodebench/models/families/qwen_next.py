@@ -5,6 +5,7 @@ vLLM 0.32 `model_executor/models/qwen3_next.py`, `qwen3_5.py`. Qwen3.5 keeps its
 on, FlashInfer's GDN prefill exports the state at multiples of 64 tokens into one more block.
 """
 
+from dataclasses import replace
 from typing import ClassVar
 
 from decodebench.models.attention import attention, layer_types
@@ -52,12 +53,15 @@ class Qwen3Next(Family):
         return layers
 
     def draft_layers(self, context: Context) -> list[Layer]:
-        """MTP layers are full attention (`qwen3_next_mtp.py`)."""
+        """MTP layers are full attention, in a module of their own (`qwen3_next_mtp.py`, `qwen3_5_mtp.py`)."""
         first = context.config.integer("num_hidden_layers")
         extra = context.config.optional_integer(self.draft_count_key) or 0
         if not extra:
             return super().draft_layers(context)
-        return [attention(context, index) for index in range(first, first + extra)]
+        return [
+            replace(attention(context, first + index), name=f"mtp.layers.{index}.self_attn.attn")
+            for index in range(extra)
+        ]
 
     def ssm_dtype(self, config: ModelConfig) -> str | None:
         """The recurrent state's dtype where the model has its own; None: the model's."""
