@@ -1,13 +1,14 @@
 """Mamba-1 has no decode kernel on the CPU.
 
 Fact of vLLM 0.32: `CPUSSUBackend` (`model_executor/layers/mamba/ops/ssu_dispatch.py`) hands Mamba-1 (Jamba) and Mamba-2
-to the same kernel, `selective_state_update_cpu`. That one is Mamba-2's. It refuses a state without a head dimension; with
-one put in it runs and computes something else, for it takes one A, dt and D a head, where Mamba-1 has a dt and a D for
-every channel and an A for every number of the state (measured: right only where they are all equal). The step below is
+to the same kernel, `selective_state_update_cpu`. That one is Mamba-2's. It refuses a state without a head dimension.
+With one put in it runs and computes something else, for it takes one A, dt and D a head, where Mamba-1 has a dt and a D
+for every channel and an A for every number of the state (measured: right only where all are equal). The step below is
 
     state = exp(dt A) state + dt x B        out = C . state + D x,  times silu(z)
 """
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -28,16 +29,17 @@ def is_needed(module: ModuleType) -> bool:
     vectors = torch.linspace(0.1, 1, dim)[None], torch.linspace(0.1, 1, dim)[None]
     rows = torch.ones(1, dstate), torch.ones(1, dstate), torch.ones(dim), torch.zeros(dim)
     slots = torch.tensor([1], dtype=torch.int32)
-    outs = []
-    for step in (backend, decode_step):
+
+    def one_step(step: Callable[..., None]) -> Any:
         state, out = torch.ones(2, dim, dstate), torch.zeros(1, dim)
         where = {"state_batch_indices": slots, "dst_state_batch_indices": slots, "out": out}
-        try:
-            step(state, *vectors, A, *rows, z=torch.ones(1, dim), dt_softplus=True, **where)
-        except (IndexError, RuntimeError):
-            return True
-        outs.append(out)
-    return not torch.allclose(*outs, atol=1e-4)
+        step(state, *vectors, A, *rows, z=torch.ones(1, dim), dt_softplus=True, **where)
+        return out
+
+    try:
+        return not torch.allclose(one_step(backend), one_step(decode_step), atol=1e-4)
+    except (IndexError, RuntimeError):
+        return True
 
 
 def repair(module: ModuleType) -> None:

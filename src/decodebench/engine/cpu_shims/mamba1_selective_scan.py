@@ -2,7 +2,7 @@
 
 Fact of vLLM 0.32: `selective_scan_fn` (`model_executor/layers/mamba/ops/mamba_ssm.py`) calls the op
 `selective_scan_fwd`, which the CPU build does not contain. A filled request never reaches it; a request without a fill
-(another user's, a donor) kills the engine there. The scan below is the recurrence in torch, one step a token, in float32:
+(another user's, a donor) kills the engine there. The scan below is the recurrence in torch, one step a token:
 
     state[t] = exp(dt[t] A) state[t-1] + dt[t] u[t] B[t]        y[t] = C[t] . state[t] + D u[t],  times silu(z[t])
 """

@@ -50,7 +50,10 @@ class Recipe:
     dtype: str
     max_model_len: int
     fits: Fits
-    engine_args: tuple[str, ...] = ()
+    block_size: int = 128
+    """Tokens of a block where the engine is free to choose; it rounds up for states and fixes some kinds itself."""
+    kv_cache_memory: str = "1G"
+    max_num_seqs: int = 64
     env: Mapping[str, str] = field(default_factory=dict)
     """Environment that the server needs, on any device."""
     shims: tuple[str, ...] = ()
@@ -70,8 +73,10 @@ class Recipe:
             *("--served-model-name", self.name),
             *("--dtype", self.dtype),
             *("--max-model-len", str(self.max_model_len)),
+            *("--max-num-seqs", str(self.max_num_seqs)),
+            *("--block-size", str(self.block_size)),
+            *("--kv-cache-memory-bytes", self.kv_cache_memory),
             "--enforce-eager",
-            *self.engine_args,
         )
 
     def materialise(self) -> Path:

@@ -91,7 +91,7 @@ RECIPE = Recipe(
     dtype="bfloat16",
     max_model_len=10240,
     fits=Fits(batch_size=32, context_len=8192),
-    engine_args=("--block-size", "256", "--kv-cache-memory-bytes", "1G", "--max-num-seqs", "64"),
+    block_size=256,
     env={"VLLM_USE_V2_MODEL_RUNNER": "0", "TRITON_INTERPRET": "1"},
     shims=("triton-interpreted", "deepseek-v4-tile-scheduler"),
     finish=finish,

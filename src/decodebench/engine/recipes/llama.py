@@ -23,5 +23,4 @@ RECIPE = Recipe(
     dtype="bfloat16",
     max_model_len=10240,
     fits=Fits(batch_size=48, context_len=8192),
-    engine_args=("--block-size", "128", "--kv-cache-memory-bytes", "1G", "--max-num-seqs", "64"),
 )
