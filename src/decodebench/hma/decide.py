@@ -12,7 +12,6 @@ from dataclasses import replace
 from decodebench.errors import EXIT_CANNOT_TELL, DecodebenchError
 from decodebench.hma.config import TransferConfigError, read_config
 from decodebench.hma.decision import Decision, ModelFacts, Verdict
-from decodebench.hma.known import supporting_names
 from decodebench.hma.rules import rule
 from decodebench.hma.tree import Node, build_tree, engine_warnings, support_of
 from decodebench.hma.version import NEWEST, Version, parse_version, show
@@ -93,6 +92,8 @@ def _for_model(ruling: Decision, root: Node | None, model: ModelFacts, version: 
     if ruling.path is None:
         reason = f"impossible as asked: {ruling.reason}, and this model needs it ({model.off_error})"
     else:
+        from decodebench.hma.known import supporting_names
+
         would_do = ", ".join(supporting_names(version))
         reason = (
             f"impossible with this connector: {ruling.reason}, and this model needs the manager ({model.off_error}); "

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from decodebench.hma.config import ConnectorConfig, TransferConfigError, read_children
 from decodebench.hma.facts import ClassMissing, ConnectorClass, Unknown
-from decodebench.hma.lookup import look_up
 from decodebench.hma.version import NEWEST, OLDEST, Version, show
 
 MAX_CONNECTORS = 1000
@@ -36,6 +35,8 @@ class Support:
 
 def build_tree(root: ConnectorConfig, version: Version, allow_import: bool) -> Node:
     """Look up every connector; raises `TransferConfigError` with the path of one that the engine would die of."""
+    from decodebench.hma.lookup import look_up  # reads sources: not needed where there is no connector
+
     left = MAX_CONNECTORS
 
     def build(config: ConnectorConfig) -> Node:

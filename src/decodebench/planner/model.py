@@ -28,7 +28,7 @@ def find_model(model: str | Path | Mapping[str, Any]) -> NamedModel:
     if isinstance(model, Mapping):
         return NamedModel("the given config", parse(dict(model), source="the given config"))
     name = str(model)
-    if Path(name).expanduser().exists():
+    if name and Path(name).expanduser().exists():
         return NamedModel(name, read(Path(name).expanduser()))
     if "/" not in name:
         recipe = _recipe(name)

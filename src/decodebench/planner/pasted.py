@@ -29,6 +29,8 @@ class PastedLine:
 
 def read_pasted(words: Sequence[str]) -> PastedLine:
     """Read `[NAME=value ...] [vllm serve | python -m ...api_server] [MODEL] [options]`."""
+    if not words:
+        return PastedLine()
     from decodebench.engine.flags import Flag, parse_flags
 
     rest = list(words)
@@ -36,7 +38,8 @@ def read_pasted(words: Sequence[str]) -> PastedLine:
     while rest and _ASSIGNMENT.match(rest[0]):
         name, _, value = rest.pop(0).partition("=")
         env[name] = value
-    rest, bare = _positionals_first(_after_command(rest))
+    rest = _after_command(rest)
+    bare: list[str] = []  # words that belong to no option
     arguments: dict[str, Any] = {}
     ignored: list[str] = []
 
@@ -60,8 +63,12 @@ def read_pasted(words: Sequence[str]) -> PastedLine:
             arguments[option.field] = read_option(option, flag.value)
             bare.extend(extra if "=" in rest[flag.start] else extra[1:])
 
+    at = 0
     for flag in parse_flags(rest):
+        bare.extend(rest[at : flag.start])
         take(flag)
+        at = flag.end
+    bare.extend(rest[at:])
     if len(set(bare)) > 1:
         raise UserError(
             f"the pasted line names several models: {', '.join(bare)}", "quote values that contain blanks"
@@ -77,9 +84,3 @@ def _after_command(words: list[str]) -> list[str]:
         if word == "serve" or word in _SERVERS:
             return words[at + 1 :]
     return words
-
-
-def _positionals_first(words: list[str]) -> tuple[list[str], list[str]]:
-    """(options, words that stand before the first option)."""
-    first = next((at for at, word in enumerate(words) if word.startswith("-") and len(word) > 1), len(words))
-    return words[first:], words[:first]

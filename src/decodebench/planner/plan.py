@@ -8,12 +8,13 @@ Everything is arithmetic on the config: no GPU, no weights, and neither torch no
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from decodebench.errors import UserError
 from decodebench.hma import Decision, ModelFacts, Verdict, decide
+from decodebench.hma.rules import ASK_OFF
 from decodebench.kv.errors import CannotStart
 from decodebench.models import ModelError
 from decodebench.planner.arguments import EngineArguments
@@ -124,13 +125,10 @@ def _plan(named: NamedModel, settings: Settings, allow_import: bool, ignored: tu
         allow_import=allow_import,
         allow_chunked=settings.allows_chunked,
     )
-    if on is None and decision.verdict is Verdict.ON:
-        decision = replace(
-            decision, verdict=Verdict.IMPOSSIBLE, reason=f"impossible with the manager on: {on_error}"
-        )
-    built = off if decision.verdict is Verdict.OFF and off is not None else on or off
-    if built is None:
-        raise PlanError(on_error)
+    if on is None and (off is None or decision.verdict is Verdict.ON):
+        raise PlanError(on_error, f"{ASK_OFF} leaves one kind of cache, which can be planned" if off else "")
+    built = off if decision.verdict is Verdict.OFF else on or off
+    assert built is not None, "off is a verdict only where the model can run that way"
     return Plan(
         model=named.name,
         settings=settings,

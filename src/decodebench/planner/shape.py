@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from decodebench.kv.capacity import Pool, RequestCost, fit_batch, plan_pool, request_cost
+from decodebench.kv.capacity import Fit, Pool, RequestCost, plan_pool, request_cost
 from decodebench.kv.grouping import group_layers
 from decodebench.kv.groups import KVCacheGroup
 from decodebench.kv.layout import Layout
 from decodebench.kv.limits import EngineLimits
-from decodebench.kv.specs import MambaState
 from decodebench.kv.zeroing import zeroed_groups
 from decodebench.models import ModelSpecs
 
@@ -96,18 +95,16 @@ def build_shape(
         stages=stages,
         num_gpu_blocks_override=memory.num_blocks,
     )
-    lengths = [length for length in work.context_lens if length <= limits.max_model_len]
     costs = [
-        request_cost(pool, length, output=work.output_len, lookahead=work.lookahead) for length in lengths
+        request_cost(pool, length, output=work.output_len, lookahead=work.lookahead)
+        for length in work.context_lens
     ]
-    points = [
-        _point(pool, batch, context, work) for batch in work.batch_sizes for context in work.context_lens
-    ]
+    points = [_point(pool, batch, cost, work) for batch in work.batch_sizes for cost in costs]
     return Shape(
         groups=_groups(groups, pool, whole=stages is None),
         pool=pool,
         memory=memory,
-        requests=tuple(costs),
+        requests=tuple(cost for cost in costs if cost.context <= limits.max_model_len),
         points=tuple(points) if memory.is_known else (),
     )
 
@@ -136,12 +133,12 @@ def _groups(groups: Sequence[KVCacheGroup], pool: Pool, *, whole: bool) -> tuple
     return tuple(found)
 
 
-def _point(pool: Pool, batch: int, context: int, work: Workload) -> Point:
-    fit = fit_batch(pool, batch, context, output=work.output_len, lookahead=work.lookahead)
-    refusal = _refusal(pool, batch, context, work)
+def _point(pool: Pool, batch: int, cost: RequestCost, work: Workload) -> Point:
+    fit = Fit(batch * sum(cost.blocks), pool.usable_blocks)
+    refusal = _refusal(pool, batch, cost.context, work)
     return Point(
         batch_size=batch,
-        context_len=context,
+        context_len=cost.context,
         needed_blocks=fit.needed,
         usable_blocks=fit.usable,
         fits=fit.fits and not refusal,
@@ -160,13 +157,3 @@ def _refusal(pool: Pool, batch: int, context: int, work: Workload) -> str:
     if tokens > work.max_num_batched_tokens:
         return f"a step of {tokens:,} tokens is more than --max-num-batched-tokens {work.max_num_batched_tokens:,}"
     return ""
-
-
-def pinned_share(shape: Shape) -> float:
-    """The share of the shortest asked request that is fixed state; 0 for a model without state."""
-    has_state = any(
-        isinstance(spec, MambaState) for group in shape.pool.groups for _, spec in group.layer_specs
-    )
-    if not has_state or not shape.requests:
-        return 0.0
-    return min(shape.requests, key=lambda cost: cost.context).fixed_share

@@ -2,10 +2,7 @@
 
 from decodebench.kv.replication import tp_replicas
 from decodebench.planner.settings import Settings
-from decodebench.planner.shape import Shape, pinned_share
-
-PINNED = 0.5
-"""From this share of a request's bytes in fixed state on, context hardly matters."""
+from decodebench.planner.shape import Shape
 
 
 def warnings_about(shape: Shape, settings: Settings) -> tuple[str, ...]:
@@ -41,13 +38,11 @@ def _state_bound(shape: Shape, settings: Settings) -> tuple[str, ...]:
 
 
 def _pinned(shape: Shape) -> tuple[str, ...]:
-    share = pinned_share(shape)
-    if share < PINNED:
+    """The warning of the shortest asked request, which state and windows fill most."""
+    if not shape.requests or not shape.memory.is_known:
         return ()
-    context = min(cost.context for cost in shape.requests)
-    return (
-        f"{share:.0%} of the bytes of a request of {context:,} tokens are state that does not depend on its length",
-    )
+    warning = min(shape.requests, key=lambda cost: cost.context).warning
+    return () if warning is None else (warning,)
 
 
 def _beyond(shape: Shape, settings: Settings) -> tuple[str, ...]:

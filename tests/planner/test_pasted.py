@@ -1,0 +1,80 @@
+"""A `vllm serve` line is read as vLLM reads it, as far as the cache goes."""
+
+import shlex
+
+import pytest
+
+from decodebench.errors import UserError
+from decodebench.planner.pasted import PastedLine, read_pasted
+
+
+def read(line: str) -> PastedLine:
+    return read_pasted(shlex.split(line))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "vllm serve org/model -tp 4 --max-model-len 128k",
+        "vllm serve -tp 4 --max-model-len 128k --model org/model",
+        "vllm serve -tp 4 org/model --max-model-len 128k",
+        "vllm serve --tensor_parallel_size=4 --max_model_len=128k org/model",
+        "python -m vllm.entrypoints.openai.api_server --model org/model -tp 4 --max-model-len 128k",
+        "/opt/bin/vllm serve org/model --tensor-parallel-size 4 --max-model-len 128000",
+    ],
+)
+def test_spellings_of_one_line_read_alike(line: str) -> None:
+    found = read(line)
+    assert found.model == "org/model"
+    assert found.arguments == {"tensor_parallel_size": 4, "max_model_len": 128000}
+
+
+def test_short_names_switches_and_json_are_read() -> None:
+    found = read(
+        "vllm serve m/m -dp 8 -pp 2 -dcp 2 -ep --no-enable-prefix-caching --no-disable-hybrid-kv-cache-manager "
+        """-sc '{"method": "mtp", "num_speculative_tokens": 2}' --kv-transfer-config '{"kv_connector": "X"}'"""
+    )
+    assert found.arguments == {
+        "data_parallel_size": 8,
+        "pipeline_parallel_size": 2,
+        "decode_context_parallel_size": 2,
+        "enable_expert_parallel": True,
+        "enable_prefix_caching": False,
+        "disable_hybrid_kv_cache_manager": False,
+        "speculative_config": {"method": "mtp", "num_speculative_tokens": 2},
+        "kv_transfer_config": '{"kv_connector": "X"}',
+    }
+
+
+def test_the_environment_before_the_command_is_read() -> None:
+    found = read("VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 HF_TOKEN=x vllm serve m/m")
+    assert found.env == {"VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1", "HF_TOKEN": "x"}
+    assert found.model == "m/m"
+
+
+def test_what_does_not_shape_the_cache_is_named_and_left_aside() -> None:
+    found = read("vllm serve m/m --port 8000 --served-model-name a b --api-key secret -tp 2 --enforce-eager")
+    assert found.ignored == ("--port", "--served-model-name", "--api-key", "--enforce-eager")
+    assert found.arguments == {"tensor_parallel_size": 2}
+    assert "secret" not in repr(found)
+
+
+def test_nothing_reads_as_nothing() -> None:
+    assert read("") == PastedLine()
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("vllm serve m/m -tp four", "--tensor-parallel-size"),
+        ("vllm serve m/m -tp 0", "--tensor-parallel-size"),
+        ("vllm serve m/m --block-size", "--block-size"),
+        ("vllm serve m/m --max-model-len auto", "--max-model-len"),
+        ("vllm serve m/m -sc nonsense", "--speculative-config"),
+        ("vllm serve m/m --kv-transfer-config.kv_connector X", "--kv-transfer-config.kv_connector"),
+        ("vllm serve m/m n/n", "several models"),
+    ],
+)
+def test_bad_values_are_named(line: str, named: str) -> None:
+    with pytest.raises(UserError, match=named):
+        read(line)
