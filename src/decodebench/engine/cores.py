@@ -5,7 +5,7 @@ the server's processes wait for one, and step times jump many-fold (measured: 5 
 stays free.
 
 vLLM's worker overrides `OMP_NUM_THREADS` with the number of cores it binds to, and binds to all of them when none would
-be left: it reserves one a worker for the scheduler and one more as soon as there is a KV connector, so that on two cores
+be left: it reserves one a worker for the scheduler and one more as soon as there is a KV connector, so on two cores
 the model gets both (0.32 `utils/ompmultiprocessing.py`). `VLLM_CPU_OMP_THREADS_BIND=nobind` lets the variable stand.
 """
 
