@@ -150,10 +150,9 @@ def _check_layout(groups: list[KVCacheGroup], layout: Layout, rules: Rules) -> N
             f"vLLM {rules.version} cannot start: layout {layout.value} cannot hold pages of {pages} bytes side "
             "by side; a block-outermost one such as BLHNC can (VLLM_KV_CACHE_LAYOUT=BLHNC)"
         )
-    padded = [
-        spec for spec in specs if spec.page_bytes_padded is not None or spec.block_stride != spec.page_bytes
-    ]
-    if not layout.is_page_contiguous and any(spec.num_heads > 1 for spec in padded):
+    padded = any(spec.page_bytes_padded is not None and spec.num_heads > 1 for spec in specs)
+    spaced = not layout.is_block_outermost and any(spec.block_stride != spec.page_bytes for spec in specs)
+    if not layout.is_page_contiguous and (padded or spaced):
         raise CannotStart(
             f"vLLM {rules.version} cannot start: layout {layout.value} interleaves heads and blocks, so it cannot "
             "pad pages; one with whole pages such as LBNHC can (VLLM_KV_CACHE_LAYOUT=LBNHC)"
