@@ -30,6 +30,7 @@ from decodebench.connector.info import describe
 from decodebench.connector.layout import group_shape
 from decodebench.connector.limits import Limits, unsupported
 from decodebench.connector.metadata import DecodeBenchConnectorMetadata, WorkerReport
+from decodebench.connector.params import withhold
 from decodebench.connector.scheduler import SchedulerHalf
 from decodebench.connector.steplog import StepLog, open_trace
 from decodebench.connector.worker import WorkerHalf
@@ -148,6 +149,8 @@ class DecodeBenchConnector(KVConnectorBase_V1, SupportsHMA):
 
     def on_new_request(self, request: "Request") -> None:
         self._scheduler_half.new_request(request)
+        if (sampling := request.sampling_params) is not None:
+            sampling.extra_args = withhold(sampling.extra_args)
 
     def get_num_new_matched_tokens(
         self, request: "Request", num_computed_tokens: int

@@ -50,6 +50,20 @@ class RequestParams:
 _NOTHING_ASKED = RequestParams()
 
 
+def withhold(extra_args: dict[str, Any] | None) -> dict[str, Any] | None:
+    """A request's `extra_args` without what is ours.
+
+    NOTE: the engine pickles them to its workers, and JSON some hundred levels deep is too deep for that: it ended the
+    engine (vLLM 0.32, `MessageQueue.enqueue`). No worker needs what the scheduler half has read.
+    """
+    if extra_args is None:
+        return None
+    asked = extra_args.get("kv_transfer_params")
+    if not isinstance(asked, dict) or KEY not in asked:
+        return extra_args
+    return {**extra_args, "kv_transfer_params": {name: asked[name] for name in asked if name != KEY}}
+
+
 class _Refused(Exception):
     """A wrong value: the path below our key, and what is accepted there."""
 
