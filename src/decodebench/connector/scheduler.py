@@ -68,6 +68,9 @@ class SchedulerHalf:
         ] = {}  # asked, not yet allocated: (local tokens, asynchronous)
         self._loading: set[str] = set()  # asynchronous fills that must be reported as received exactly once
         self._filled: set[str] = set()  # of those, filled on every worker and not yet released
+        self._steady: set[str] = (
+            set()
+        )  # the requests of the last step that only decoded members of the cohort
         self._step = 0
         self._gated = 0
         self._warned_unsalted = False
@@ -169,6 +172,7 @@ class SchedulerHalf:
             if cohort.phase is Phase.RELEASED and self._carries_log(request_id, cohort):
                 answer["steps"] = self._log.take()
         self._line.leave(request_id, aborted)
+        self._steady = set()
         if self._line.active is None:
             self._log.stop()
         self._offers.pop(request_id, None)
@@ -227,9 +231,7 @@ class SchedulerHalf:
     def _row(self, step: int, now: int, output: "SchedulerOutput") -> list[int]:
         """The step's line of the log, in the order of STEP_COLUMNS."""
         scheduled = output.num_scheduled_tokens
-        prefill = self._composition.prefill_tokens(output)
-        cohort = self._line.active
-        foreign = len(scheduled.keys() - cohort.members.keys()) if cohort is not None else len(scheduled)
+        prefill, foreign = self._classify(output)
         return [
             step,
             now,
@@ -243,6 +245,26 @@ class SchedulerHalf:
             self._gated,
             *contexts(output),
         ]
+
+    def _classify(self, output: "SchedulerOutput") -> tuple[int, int]:
+        """Prefill tokens, and requests outside the measured cohort, of one step.
+
+        A step of the requests that made the last pure decode step of the cohort is another one: one subset test, no
+        new set. That is every step of a window, and it is what keeps the hook cheap at large batches.
+        """
+        scheduled = output.num_scheduled_tokens
+        if (
+            self._steady
+            and len(scheduled) == len(self._steady)
+            and not output.preempted_req_ids
+            and self._steady.issuperset(scheduled)
+        ):
+            return 0, 0
+        prefill = self._composition.prefill_tokens(output)
+        cohort = self._line.active
+        foreign = len(scheduled.keys() - cohort.members.keys()) if cohort is not None else len(scheduled)
+        self._steady = set() if prefill or foreign else set(scheduled)
+        return prefill, foreign
 
     def _describe(self, cohort: Cohort) -> dict[str, Any]:
         return {

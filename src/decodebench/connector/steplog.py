@@ -3,8 +3,8 @@
 This is the measurement. A step's composition is known when its metadata is built, its completion when its outputs
 return; both carry the step's number. Client, network and tokenizer are not in it.
 
-The hook runs in the engine's critical path, so a step whose requests are all known to be decoding is classified with
-set and list operations only: no Python loop over requests.
+The hook runs in the engine's critical path: a step whose requests are all known to be decoding is classified without a
+Python loop over requests.
 """
 
 import os
