@@ -305,6 +305,12 @@ class TestLength:
         assert specs_of({**LLAMA, "rope_scaling": scaling}).max_model_len == length
 
 
+@pytest.mark.parametrize("factor", [float("inf"), float("nan"), 0, -2, "4"])
+def test_a_factor_that_stretches_nothing_is_refused(factor: object) -> None:
+    with pytest.raises(ConfigError, match="rope_scaling"):
+        specs_of({**LLAMA, "rope_scaling": {"type": "linear", "factor": factor}})
+
+
 def test_what_was_not_given_is_said() -> None:
     config = {key: value for key, value in LLAMA.items() if key != "torch_dtype"}
     assert specs_of(LLAMA).assumed == ()

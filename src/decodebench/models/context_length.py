@@ -4,6 +4,8 @@ Read in vLLM 0.32 `config/model.py _get_and_verify_max_len` and `transformers_ut
 derive_max_model_len_and_key`.
 """
 
+from math import isfinite
+
 from decodebench.models.config_file import ModelConfig
 from decodebench.models.engine import EngineFlags
 from decodebench.models.errors import ModelError
@@ -59,4 +61,6 @@ def _rope_scaling(config: ModelConfig) -> tuple[str, float | None]:
         return "default", None
     factor = scaling.get("factor")
     kind = str(scaling.get("rope_type", scaling.get("type", "default")))
-    return kind, factor if isinstance(factor, int | float) else None
+    if factor is not None and not (isinstance(factor, int | float) and isfinite(factor) and factor > 0):
+        raise config.wrong("rope_scaling", scaling, "a positive factor")
+    return kind, factor
