@@ -1,17 +1,17 @@
 # decodebench: `make run` measures a built-in model, `make test` runs the checks and tests.
-# Both create .venv on first use. PYTHON=... chooses the interpreter (3.11 or newer); RUN_ARGS=... adds flags to `run`.
+# Both create .venv on first use. PYTHON=... chooses the interpreter (3.11 or newer); RUN_ARGS=... replaces the flags of `run`.
 
 SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
-RUN_ARGS ?=
+RUN_ARGS ?= --max-time 5m
 
 .PHONY: run test test-all lint clean help
 
 help:
-	@echo "make run       measure a built-in model on this machine's CPU (RUN_ARGS='...' adds flags)"
+	@echo "make run       measure a built-in model on this machine's CPU (RUN_ARGS='...': flags of \`decodebench run\`)"
 	@echo "make test      lint, types and tests"
 	@echo "make test-all  the same with the full matrix (long)"
 	@echo "make lint      ruff and mypy only"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from decodebench.engine.flags import Flag, parse_flags
-from decodebench.engine.ports import LOOPBACK
+from decodebench.engine.loopback import LOOPBACK
 from decodebench.engine.refusals import check_flags
 from decodebench.engine.server import STARTUP_TIMEOUT_S, ServerSpec
 from decodebench.errors import UserError

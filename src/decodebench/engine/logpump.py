@@ -1,6 +1,7 @@
 """Carry a server's output into its log file, line by line, without its secrets, and notice how far it has come."""
 
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -33,4 +34,7 @@ class LogPump:
                 phase = phase_of(line)
                 if phase is not None and is_later(phase, self.phase):
                     self.phase = phase
-                self._log.write(self._redactor.text(line))
+                with suppress(
+                    OSError
+                ):  # a full disk must not stop the engine: it waits for whoever reads its pipe
+                    self._log.write(self._redactor.text(line))

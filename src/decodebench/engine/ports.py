@@ -2,9 +2,8 @@
 
 import socket
 
+from decodebench.engine.loopback import LOOPBACK
 from decodebench.errors import UserError
-
-LOOPBACK = "127.0.0.1"
 
 
 def free_port() -> int:

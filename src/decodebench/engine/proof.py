@@ -8,9 +8,11 @@ import json
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
+from http.client import HTTPException
 from typing import Any
 
 from decodebench.engine.command import CONNECTOR_CLASS
+from decodebench.engine.loopback import open_url
 from decodebench.errors import EngineFailed
 
 _REQUEST_TIMEOUT_S = 300.0
@@ -53,12 +55,12 @@ def _complete(base_url: str, model: str, api_key: str | None) -> dict[str, Any]:
         headers["Authorization"] = f"Bearer {api_key}"
     request = urllib.request.Request(base_url + "/v1/completions", json.dumps(body).encode(), headers)
     try:
-        with urllib.request.urlopen(request, timeout=_REQUEST_TIMEOUT_S) as response:
+        with open_url(request, _REQUEST_TIMEOUT_S) as response:
             answer = json.load(response)
     except urllib.error.HTTPError as error:
         text = error.read(2000).decode("utf-8", errors="replace")
         raise EngineFailed(f"the server at {base_url} refused a request (HTTP {error.code})", text) from None
-    except (urllib.error.URLError, OSError, ValueError) as error:
+    except (OSError, HTTPException, ValueError) as error:
         raise EngineFailed(f"the server at {base_url} did not answer a request", str(error)) from None
     if not isinstance(answer, dict):
         raise EngineFailed(f"the server at {base_url} answered with something that is no completion")

@@ -12,10 +12,9 @@ through a thread of ours into the log, so no secret reaches the disk and the pha
 import os
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -24,8 +23,9 @@ from decodebench.engine import live
 from decodebench.engine.failure import cause_of
 from decodebench.engine.lifeline import PARENT
 from decodebench.engine.logpump import LogPump
+from decodebench.engine.loopback import LOOPBACK, open_url
 from decodebench.engine.phases import Phase, PhaseName, is_later
-from decodebench.engine.ports import LOOPBACK, claim_port
+from decodebench.engine.ports import claim_port
 from decodebench.engine.process import Family
 from decodebench.engine.redact import Redactor, secrets_in
 from decodebench.errors import EngineFailed
@@ -100,8 +100,8 @@ class Server:
         redactor = Redactor(secrets_in(command, environ))
         self._family = Family(command, environ)
         live.add(self._family.pid, self._family.kill)
-        self._pump = LogPump(self._family.output, self.spec.log_path, redactor)
         try:
+            self._pump = LogPump(self._family.output, self.spec.log_path, redactor)
             self._wait_until_ready(on_phase)
         except BaseException:
             self.stop(grace_s=5.0)
@@ -159,9 +159,9 @@ class Server:
 
     def _answers(self) -> bool:
         try:
-            with urllib.request.urlopen(self.base_url + "/health", timeout=5) as response:
+            with open_url(self.base_url + "/health", timeout_s=5) as response:
                 return bool(response.status == 200)
-        except (urllib.error.URLError, OSError):
+        except (OSError, HTTPException):
             return False
 
     def _failed(self, what: str) -> EngineFailed:
