@@ -11,8 +11,8 @@ pytest.importorskip("vllm", reason="runs vLLM's own server")
 pytestmark = [pytest.mark.engine, on(GEMMA3)]
 
 SIZE = 4
-CONTEXT = 8_000  # room for a long window: 256 steps, so that what is sent while it decodes falls into it
-WINDOW_STEPS = 256
+CONTEXT = 8_000  # room for a long window: 128 steps, so that what is sent while it decodes falls into it
+WINDOW_STEPS = 128
 
 
 @pytest.fixture

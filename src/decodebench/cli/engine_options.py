@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Mapping
+from math import isfinite, nan
 
 from decodebench.engine.command import EngineCommand, build_command
 from decodebench.engine.server import STARTUP_TIMEOUT_S
@@ -25,9 +26,9 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
         default="constant",
         help="what is written into the KV cache (default: %(default)s)",
     )
-    parser.add_argument("--fill-mean", type=float, metavar="X", help="mean of the fill (default: 0.015)")
+    parser.add_argument("--fill-mean", type=_number, metavar="X", help="mean of the fill (default: 0.015)")
     parser.add_argument(
-        "--fill-std", type=float, metavar="X", help="spread of a normal fill (default: 0.015)"
+        "--fill-std", type=_number, metavar="X", help="spread of a normal fill (default: 0.015)"
     )
     parser.add_argument(
         "--startup-timeout",
@@ -62,6 +63,16 @@ def command_of(args: argparse.Namespace) -> EngineCommand:
         recipe_args=model.vllm_args,
         env=model.env,
     )
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = nan
+    if not isfinite(number):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a finite number")
+    return number
 
 
 def _seconds(text: str) -> float:

@@ -107,7 +107,7 @@ def _settings(args: argparse.Namespace) -> Settings:
         max_repeats=args.max_repeats,
         launches=args.launches,
         seed=args.seed,
-        max_time_s=parse_seconds(args.max_time, "--max-time") if args.max_time else None,
+        max_time_s=parse_seconds(args.max_time, "--max-time") if args.max_time is not None else None,
         window_steps=window_steps,
         stall_timeout_s=parse_seconds(args.stall_timeout, "--stall-timeout"),
         fill=Fill(content=args.fill, params={"mean": config["fill_mean"], "std": config["fill_std"]}),  # type: ignore[dict-item]

@@ -93,6 +93,8 @@ class StartLine:
             )
             self.fail(cohort, reason)
             return reason
+        elif cohort.error is not None and not cohort.complete:
+            return cohort.error  # it broke while this member was on its way
         elif cohort.complete or cohort.phase is not Phase.GATHERING:
             return f"cohort {params.id!r} of {params.size} is already complete or over; give each cohort its own id"
         cohort.members[request_id] = end_tokens
