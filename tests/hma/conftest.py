@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 BASES = "from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1, SupportsHMA\n"
-MULTI = "from vllm.distributed.kv_transfer.kv_connector.v1.multi_connector import MultiConnector\n"
+MULTI = "from vllm.distributed.kv_transfer.kv_connector.v1.multi_connector import MultiConnector as Several\n"
 
 CONNECTORS = f"""
 {BASES}{MULTI}
@@ -32,7 +32,10 @@ class Stub(KVConnectorBase_V1, SupportsHMA):
         '''Not yet.'''
         raise NotImplementedError
 
-class Fleet(MultiConnector):
+class Fleet(Several):
+    pass
+
+class MultiConnector(Yes):
     pass
 """
 

@@ -103,6 +103,10 @@ def test_the_children_of_a_subclass_of_multi_connector_decide(connectors: str) -
     assert decide(multi(A, name="Fleet", kv_connector_module_path=connectors)).verdict is Verdict.ON
 
 
+def test_a_connector_that_is_only_named_multi_connector_is_off(connectors: str) -> None:
+    assert decide(one("MultiConnector", connectors)).verdict is Verdict.OFF
+
+
 # H4: a model that needs the manager
 
 
@@ -227,7 +231,7 @@ def test_a_module_that_fails_to_import_cannot_be_told(
 
 def test_before_the_default_changed_the_flag_must_be_given() -> None:
     decision = decide(multi(A, B), vllm_version="0.21")
-    assert (decision.verdict, decision.flag) == (Verdict.OFF, ASK_ON)
+    assert (decision.verdict, decision.flag, decision.serve_flags) == (Verdict.OFF, ASK_ON, (ASK_ON,))
     assert decide(multi(A, B), vllm_version="0.21", asked=True).verdict is Verdict.ON
     assert decide(multi(A, B), vllm_version="0.22").verdict is Verdict.ON
 
@@ -236,6 +240,11 @@ def test_a_version_that_looks_only_one_level_deep_is_told_to_turn_it_off() -> No
     nested = multi(A, multi(B, C))
     assert decide(nested, vllm_version="0.22").serve_flags == (ASK_OFF,)
     assert decide(nested, vllm_version="0.23").serve_flags == ()
+
+
+def test_a_platform_without_support_decides_alone() -> None:
+    assert decide(A, vllm_version=V, platform_supports=False).verdict is Verdict.OFF
+    assert decide(A, vllm_version=V, platform_supports=False, asked=True).verdict is Verdict.ERROR
 
 
 def test_asked_on_without_support_is_an_error() -> None:

@@ -45,6 +45,16 @@ def test_a_uniform_model_pays_nothing_for_having_it_off() -> None:
     assert answer.on.pool == answer.off.pool
 
 
+def test_an_offloading_size_is_the_connector_that_the_engine_makes_of_it() -> None:
+    native = plan(gemma3(), kv_offloading_size=4, **TARGET)
+    assert native.hma.verdict is Verdict.ON
+    assert "OffloadingConnector" in native.hma.reason
+    lmcache = plan(gemma3(), kv_offloading_size=4, kv_offloading_backend="lmcache", **TARGET)
+    assert lmcache.hma.verdict is Verdict.OFF
+    with pytest.raises(UserError, match="--kv-offloading-backend"):
+        plan(gemma3(), kv_offloading_size=4, kv_offloading_backend="tape", **TARGET)
+
+
 # H4: a model that needs the manager
 
 
@@ -166,10 +176,17 @@ def test_a_point_beyond_a_limit_of_the_step_names_the_limit() -> None:
         if answer.on
         else {}
     )
+    assert answer.on is not None
+    assert [point.fits for point in answer.on.points] == [True, False, False, False]
     assert "--max-num-seqs 32" in reasons[64, 8000]
     assert "--max-model-len 100,000" in reasons[4, 200_000]
     assert reasons[4, 8000] == "needs 2,000 of 1,638,399 blocks"
     assert any("200,000" in text for text in answer.warnings)
+
+
+def test_the_steps_default_tokens_are_capped_by_what_the_requests_can_bring() -> None:
+    answer = plan(llama(), max_num_seqs=4, max_model_len=1000, **TARGET)
+    assert answer.settings.workload.max_num_batched_tokens == 4000
 
 
 def test_decoded_tokens_need_blocks_too() -> None:

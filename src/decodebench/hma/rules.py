@@ -23,9 +23,7 @@ DEFAULT_CHANGED: Version = (0, 22)
 
 
 def engine_turns_on(root: Node, version: Version) -> bool:
-    """Whether the engine leaves the manager on by itself, as far as the transfer config goes."""
-    if version < DEFAULT_CHANGED:
-        return False
+    """Whether an engine from 0.22 on leaves the manager on by itself, as far as the transfer config goes."""
     if version == DEFAULT_CHANGED:
         children = root.children if root.config.name == "MultiConnector" else ()
         return _declares(root) and all(_declares(child) for child in children)
@@ -70,10 +68,7 @@ def rule(
     if support.supported is None:
         return Decision(verdict=Verdict.CANNOT_TELL, reason=support.reason, path=support.path)
     if support.supported:
-        agrees = asked or engine_turns_on(root, version)
-        return Decision(
-            verdict=Verdict.ON, reason=support.reason, flag=ASK_OFF, serve_flags=() if agrees else (ASK_ON,)
-        )
+        return Decision(verdict=Verdict.ON, reason=support.reason, flag=ASK_OFF)
     if asked:
         return Decision(
             verdict=Verdict.ERROR,
@@ -103,7 +98,7 @@ def _blocked(model: ModelFacts, allow_chunked: bool, platform_supports: bool) ->
 def _opt_in(support: Support, version: Version) -> Decision:
     why = f"vLLM {show(version)} switches it off for every --kv-transfer-config unless it is asked for"
     if support.supported:
-        return _off(f"{why}; {support.reason}", flag=ASK_ON)
+        return _off(f"{why}; {support.reason}", flag=ASK_ON, serve_flags=(ASK_ON,))
     return _off(f"{why}; {support.reason}", path=support.path)
 
 

@@ -73,6 +73,10 @@ def support_of(node: Node) -> Support:
         return Support(
             False, path, f"{name} does not support the hybrid KV cache manager (not a SupportsHMA)"
         )
+    if not found.is_multi and name == "MultiConnector":
+        return Support(
+            False, path, "it is named MultiConnector but is none: the engine looks for children, in vain"
+        )
     if not found.is_multi:
         return Support(True, path, f"{name} supports the hybrid KV cache manager")
     if not node.children:

@@ -32,6 +32,8 @@ class EngineArguments:
     disable_hybrid_kv_cache_manager: bool | None = None
     disable_sliding_window: bool | None = None
     kv_transfer_config: Mapping[str, Any] | str | None = None
+    kv_offloading_size: str | float | None = None
+    kv_offloading_backend: str = "native"
     speculative_config: Mapping[str, Any] | str | None = None
     attention_backend: str | None = None
     mamba_block_size: int | None = None
@@ -115,6 +117,10 @@ OPTIONS = (
     ),
     Option("disable_sliding_window", None, "cap the context at the window"),
     Option("kv_transfer_config", _text, "JSON: the KV connector"),
+    Option(
+        "kv_offloading_size", _text, "GiB of host memory to offload to, by a connector that the engine adds"
+    ),
+    Option("kv_offloading_backend", _text, "native or lmcache"),
     Option("speculative_config", _object, "JSON: speculative decoding", ("-sc",)),
     Option("attention_backend", _text, "attention backend by vLLM's name"),
     Option("mamba_block_size", _positive, "tokens a state block stands for"),

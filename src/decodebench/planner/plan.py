@@ -114,7 +114,7 @@ def _plan(named: NamedModel, settings: Settings, allow_import: bool, ignored: tu
     on, on_error = _shape(settings, hybrid_manager=True)
     off, off_error = _shape(settings, hybrid_manager=False)
     decision = decide(
-        settings.arguments.kv_transfer_config,
+        settings.transfer_config,
         asked=settings.arguments.asked_hybrid_manager,
         model=ModelFacts(
             off_error=off_error,

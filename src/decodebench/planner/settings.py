@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from decodebench.errors import UserError
 from decodebench.kv.limits import EngineLimits
@@ -10,6 +11,7 @@ from decodebench.kv.units import parse_bytes, parse_count, parse_counts
 from decodebench.models import EngineFlags, ModelConfig, ModelSpecs, describe
 from decodebench.planner.arguments import EngineArguments
 from decodebench.planner.device import StepLimits, Target, default_step_limits
+from decodebench.planner.offloading import SIMPLE, offloading_config
 from decodebench.planner.shape import Memory, Workload
 from decodebench.planner.speculation import Speculation, read_speculation
 
@@ -43,6 +45,19 @@ class Settings:
     memory: Memory
     workload: Workload
     assumed: tuple[str, ...]
+
+    @property
+    def transfer_config(self) -> Mapping[str, Any] | str | None:
+        """The one in force: `--kv-offloading-size` puts a connector of its own in."""
+        given = self.arguments.kv_transfer_config
+        if self.arguments.kv_offloading_size is None:
+            return given
+        if given is not None:
+            raise UserError(
+                "--kv-offloading-size replaces what --kv-transfer-config names", "leave one of them out"
+            )
+        backend, simple = self.arguments.kv_offloading_backend, is_set(self.env, SIMPLE)
+        return offloading_config(backend, self.target.version_number, simple=simple)
 
     @property
     def allows_chunked(self) -> bool:
