@@ -26,6 +26,7 @@ def started(
     startup_timeout_s: float,
     recipe: str | None,
     shims: tuple[str, ...],
+    hma_reason: str | None,
 ) -> Launch:
     """A server of our own for every launch, stopped at its end."""
 
@@ -43,6 +44,7 @@ def started(
                 recipe=recipe,
                 weights="seeded" if recipe else None,
                 shims=shims,
+                hma_reason=hma_reason,
             )
 
     return launch

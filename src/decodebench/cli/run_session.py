@@ -17,6 +17,7 @@ from decodebench.cli.run import exit_code, show
 from decodebench.cli.run_arguments import RunRequest
 from decodebench.engine.command import EngineCommand
 from decodebench.engine.installed import version_of
+from decodebench.errors import EXIT_NO_VALID_POINT, EXIT_OK, UserError
 from decodebench.report.progress import Moment, Progress
 from decodebench.results.provenance import Host
 from decodebench.results.schema import RunDocument, RunStatus
@@ -27,7 +28,7 @@ NOISE_SECONDS = 5.0
 
 def measure(request: RunRequest) -> int:
     """Run the request to its end; the exit code. Whatever ends it, finished repeats are kept and shown."""
-    command = None if request.url else _command(request)
+    command, hma_reason = (None, None) if request.url else _command(request)
     fingerprint = _fingerprint(request, command)
     store, earlier = _store(request, command, fingerprint)
     with ExitStack() as stack:
@@ -50,7 +51,7 @@ def measure(request: RunRequest) -> int:
             request.points,
             store,
             document,
-            _launch(request, command, store),
+            _launch(request, command, store, hma_reason),
             progress,
             run_log,
             Earlier(earlier, store, _drafts(earlier)).restore if earlier is not None else lambda state: None,
@@ -63,20 +64,26 @@ def measure(request: RunRequest) -> int:
     return exit_code(runner.document)
 
 
-def _command(request: RunRequest) -> EngineCommand:
+def _command(request: RunRequest) -> tuple[EngineCommand, str | None]:
+    """The engine to start, and why its hybrid KV cache manager is on or off."""
     from decodebench.cli.engine_options import command_of
+    from decodebench.engine.preflight import preflight
 
-    return command_of(request.args)
+    command, decision = preflight(command_of(request.args))
+    return command, decision.reason if decision else None
 
 
-def _launch(request: RunRequest, command: EngineCommand | None, store: Store) -> Launch:
+def _launch(
+    request: RunRequest, command: EngineCommand | None, store: Store, hma_reason: str | None
+) -> Launch:
     if command is None:
         assert request.url is not None, "a run has a command or a URL"
         return attached(request.url, request.args.model, None)
     from decodebench.engine import recipes
 
     recipe = request.args.model if request.args.model in recipes.names() else None
-    return started(command, store.server_log, request.args.startup_timeout, recipe, shims_in(command.env))
+    shims = shims_in(command.env)
+    return started(command, store.server_log, request.args.startup_timeout, recipe, shims, hma_reason)
 
 
 def _store(
@@ -140,6 +147,13 @@ def _drafts(document: RunDocument) -> int:
 
 
 def dry_run(request: RunRequest) -> int:
-    """Say what would be measured; starts nothing."""
-    raise AssertionError
+    """Say what would be measured, what fits and how many steps it takes; starts nothing."""
+    from decodebench.bench.forecast import forecast
+    from decodebench.report.forecast import print_forecast
 
+    if request.url is not None:
+        raise UserError("--dry-run plans an engine that would be started", "leave out --url")
+    command, _ = _command(request)
+    found = forecast(command, request.points, request.settings)
+    print_forecast(found, request.settings.max_time_s, sys.stdout)
+    return EXIT_OK if any(point.fits is not False for point in found.points) else EXIT_NO_VALID_POINT

@@ -63,7 +63,8 @@ class State:
 class PackedRows:
     """Rows of a packed quantised layout, written by the layout's own writer in `fill/packed.py`.
 
-    `layout` names the writer: `fp8_ds_mla_v4`, `fp8_ds_mla_v32`, `indexer_fp8`. `row_bytes` is one row (one stored state of one head slot).
+    `layout` names the writer: `fp8_ds_mla_v4`, `fp8_ds_mla_v32`, `indexer_fp8`. `row_bytes` is one row: one stored
+    state of one head slot.
     """
 
     layout: str

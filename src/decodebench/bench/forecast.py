@@ -1,0 +1,97 @@
+"""What a run would measure, on paper: windows, blocks, whether points fit, and how many engine steps it takes.
+
+The planner builds the engine's KV cache from the model's config and the flags (planner/plan.py); nothing is started.
+What only the engine can say (how much memory is left for the cache on a GPU, how long a step takes) is left open.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from decodebench.bench.grid import GridPoint
+from decodebench.bench.settings import Settings
+from decodebench.bench.stopping import FIRST_LOOK
+from decodebench.bench.window_plan import PlanError, WindowPlan
+from decodebench.engine.command import EngineCommand
+from decodebench.engine.preflight import plan_command
+from decodebench.hma import Decision
+from decodebench.planner.plan import Plan
+from decodebench.planner.shape import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class PointForecast:
+    """One point on paper. `fits` None: the memory for the KV cache is not known before the engine starts."""
+
+    point: GridPoint
+    window: WindowPlan | None
+    needed_blocks: int | None
+    usable_blocks: int | None
+    fits: bool | None
+    reason: str
+
+    @property
+    def steps(self) -> int:
+        """Engine steps to the first look, warm-up cohort included; 0 for a point that will not be run."""
+        if self.window is None or self.fits is False:
+            return 0
+        return (FIRST_LOOK + 1) * self.window.max_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    decision: Decision
+    points: tuple[PointForecast, ...]
+    assumed: tuple[str, ...]
+
+    @property
+    def steps(self) -> int:
+        return sum(point.steps for point in self.points)
+
+
+def forecast(command: EngineCommand, points: Sequence[GridPoint], settings: Settings) -> Forecast:
+    """Plan the engine of `command` and every point on it.
+
+    Raises `UserError` (`planner.plan.PlanError`) when the planner does not know the model.
+    """
+    whole = plan_command(command)
+    shape = whole.in_force
+    found = tuple(_point(command, point, settings, whole, shape) for point in points)
+    return Forecast(whole.hma, found, whole.assumed)
+
+
+def _point(
+    command: EngineCommand, point: GridPoint, settings: Settings, whole: Plan, shape: Shape | None
+) -> PointForecast:
+    if shape is None:
+        return PointForecast(point, None, None, None, False, whole.hma.reason)
+    limits = whole.settings.limits
+    try:
+        window = WindowPlan.of(
+            point.context_len,
+            max_model_len=limits.max_model_len,
+            periods=sorted({group.block_size for group in shape.groups if group.kind not in _STATES}),
+            batches_in_flight=limits.max_concurrent_batches,
+            window_steps=settings.window_steps,
+        )
+    except PlanError as error:
+        return PointForecast(point, None, None, None, False, str(error))
+    at = plan_command(
+        command,
+        batch_size=(point.batch_size,),
+        context_len=(window.prompt_len,),
+        output_len=window.max_tokens,
+    )
+    assert at.in_force is not None, "the same flags built a cache a moment ago"
+    if not at.in_force.points:
+        cost = at.in_force.requests[0]
+        needed = point.batch_size * sum(cost.blocks)
+        return PointForecast(
+            point, window, needed, None, None, "the memory for the KV cache is not known before the start"
+        )
+    answer = at.in_force.points[0]
+    return PointForecast(
+        point, window, answer.needed_blocks, answer.usable_blocks, answer.fits, answer.reason
+    )
+
+
+_STATES = ("mamba", "circular_buffer")
