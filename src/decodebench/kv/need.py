@@ -20,7 +20,7 @@ from math import lcm
 from decodebench.kv.arithmetic import ceil_div
 from decodebench.kv.groups import KVCacheGroup
 from decodebench.kv.limits import EngineLimits
-from decodebench.kv.specs import ALIGN, ALL, ChunkedLocal, CircularBuffer, LayerSpec, MambaState
+from decodebench.kv.specs import ALL, NONE, ChunkedLocal, CircularBuffer, LayerSpec, MambaState
 
 
 def decode_blocks(
@@ -63,27 +63,25 @@ def _prefill_peak(spec: LayerSpec, tokens: int, limits: EngineLimits) -> int:
 def _decode_peak(spec: LayerSpec, first: int, last: int, lookahead: int, limits: EngineLimits) -> int:
     if isinstance(spec, CircularBuffer):
         return 1
+    scratch = 0
+    ahead = lookahead  # slots allocated beyond the token that a step computes
     if isinstance(spec, MambaState):
-        return _state_peak(spec, first, last, limits)
+        scratch, ahead = spec.num_speculative_blocks, 0
+        if spec.cache_mode == NONE or (spec.cache_mode == ALL and not limits.rules.state_mode_all):
+            return 1 + scratch
     block = _tokens_per_block(spec, limits)
     period = lcm(block, spec.attention_chunk_size) if isinstance(spec, ChunkedLocal) else block
-    return max(
-        _held(spec, tokens, block, lookahead, min(limits.unsettled_steps, tokens - first), limits)
-        for tokens in _possible_peaks(first, last, block, lookahead, period)
-    )
+    held = 0
+    for tokens in _possible_peaks(first, last, block, ahead, period):
+        in_flight = min(limits.unsettled_steps, tokens - first) * (1 + lookahead)
+        settled = max(tokens - 1 - in_flight, first - 1)
+        slots = min(tokens + ahead, limits.max_model_len)
+        held = max(held, ceil_div(slots, block) - spec.skipped_tokens(settled) // block)
+    return held + scratch
 
 
-def _held(
-    spec: LayerSpec, tokens: int, block: int, lookahead: int, unsettled_steps: int, limits: EngineLimits
-) -> int:
-    """Blocks held in the step that computes token number `tokens`, counted from 1."""
-    slots = min(tokens + lookahead, limits.max_model_len)
-    settled = max(tokens - 1 - unsettled_steps * (1 + lookahead), 0)
-    return ceil_div(slots, block) - spec.skipped_tokens(settled) // block
-
-
-def _possible_peaks(first: int, last: int, block: int, lookahead: int, period: int) -> Iterator[int]:
-    """Token counts in [first, last] at which held blocks can peak: the ends, and steps that open a block.
+def _possible_peaks(first: int, last: int, block: int, ahead: int, period: int) -> Iterator[int]:
+    """Token numbers in [first, last] at which held blocks can peak: the ends, and steps that open a block.
 
     Held blocks only grow until the window is full and repeat with `period` afterwards, so that of a long growth the
     last two periods tell all.
@@ -91,18 +89,7 @@ def _possible_peaks(first: int, last: int, block: int, lookahead: int, period: i
     yield first
     yield last
     start = max(first, last - 2 * period)
-    yield from range(start + (1 - lookahead - start) % block, last + 1, block)
-
-
-def _state_peak(spec: MambaState, first: int, last: int, limits: EngineLimits) -> int:
-    blocks = 1 + spec.num_speculative_blocks
-    if spec.cache_mode == ALL and limits.rules.state_mode_all:
-        return ceil_div(last, spec.block_size) + spec.num_speculative_blocks
-    if spec.cache_mode == ALIGN:
-        # The step that computes token t opens a block if t - 1 tokens fill one, and still holds the one before.
-        crosses = (last - 1) // spec.block_size > (max(first - 1, 1) - 1) // spec.block_size
-        return blocks + crosses
-    return blocks
+    yield from range(start + (1 - ahead - start) % block, last + 1, block)
 
 
 def _tokens_per_block(spec: LayerSpec, limits: EngineLimits) -> int:

@@ -59,6 +59,10 @@ class MambaState(LayerSpec):
             return ceil_div(limits.max_model_len, self.block_size) + self.num_speculative_blocks
         return 1 + self.num_speculative_blocks
 
+    def skipped_tokens(self, settled: int) -> int:
+        """In mode `align` only the state after the last settled token is kept."""
+        return max(settled - 1, 0) if self.cache_mode == ALIGN else 0
+
     def same_type_as(self, other: LayerSpec) -> bool:
         return (
             isinstance(other, MambaState)
