@@ -24,7 +24,7 @@ from decodebench.kv.specs import MambaState
 from .spec_sets import engines, layouts, models, related_models
 from .translate import engine_config, from_vllm, group_from_vllm, to_vllm
 
-EXAMPLES = 400
+EXAMPLES = 300
 MATRIX_EXAMPLES = 5000
 MEMORY = st.integers(1 << 28, 80 << 30)
 
