@@ -91,7 +91,9 @@ class LayerSpec:
             return 1
         stride = self.with_block_size(kernel_block).page_bytes
         if stride == 0:
-            raise CannotStart(f"a kernel block of {kernel_block} tokens holds no whole state of this {self.kind}")
+            raise CannotStart(
+                f"a kernel block of {kernel_block} tokens holds no whole state of this {self.kind}"
+            )
         return stride
 
     @property
