@@ -9,7 +9,12 @@ if not distribution.is_cpu_build():
 
 torch = pytest.importorskip("torch")
 
-from decodebench.engine.cpu_shims import mamba1_decode_step, mamba1_selective_scan, mamba2_chunk_states  # noqa: E402
+from decodebench.engine.cpu_shims import (  # noqa: E402
+    mamba1_decode_step,
+    mamba1_selective_scan,
+    mamba2_chunk_states,
+    mamba2_prefill_checkpoint,
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -125,3 +130,23 @@ def test_mamba2_scan_by_chunks_equals_the_scan_of_whole_sequences(draw):
     assert len(states) == len(owner)
     torch.testing.assert_close(states[last], ends, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(parts, whole, rtol=1e-4, atol=1e-4)
+
+
+def test_mamba2_checkpoint_is_written_into_its_block_and_nowhere_else(draw):
+    from types import SimpleNamespace
+
+    dim, window, tokens = 6, 3, 12
+    x, chunk_states = draw(dim, tokens), draw(4, 2, 3, 5)
+    conv_state, ssm_state = draw(5, dim, window), draw(5, 2, 3, 5)
+    before = conv_state.clone(), ssm_state.clone()
+    mamba2_prefill_checkpoint.store(
+        SimpleNamespace(checkpoint_offsets=torch.tensor([0, 4]), state_indices=torch.tensor([0, 3])),
+        torch.tensor([0, 2]),
+        *(x, conv_state, chunk_states, ssm_state, torch.tensor([0, 5, 12])),
+        state_len=window,
+    )
+    assert torch.equal(conv_state[3], x[:, 6:9])
+    assert torch.equal(ssm_state[3], chunk_states[2])
+    others = [0, 1, 2, 4]
+    assert torch.equal(conv_state[others], before[0][others])
+    assert torch.equal(ssm_state[others], before[1][others])

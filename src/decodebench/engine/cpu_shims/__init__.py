@@ -11,8 +11,10 @@ from decodebench.engine import distribution
 from decodebench.engine.cpu_shims import (
     deepseek_v4_tile_scheduler,
     mamba1_decode_step,
+    mamba1_dense_rows,
     mamba1_selective_scan,
     mamba2_chunk_states,
+    mamba2_prefill_checkpoint,
     triton_interpreted,
 )
 from decodebench.engine.cpu_shims.after_import import change_after_import
@@ -21,7 +23,9 @@ from decodebench.engine.cpu_shims.base import Shim
 SHIMS = (
     mamba1_decode_step.SHIM,
     mamba1_selective_scan.SHIM,
+    mamba1_dense_rows.SHIM,
     mamba2_chunk_states.SHIM,
+    mamba2_prefill_checkpoint.SHIM,
     triton_interpreted.SHIM,
     deepseek_v4_tile_scheduler.SHIM,
 )

@@ -35,5 +35,5 @@ RECIPE = Recipe(
     dtype="bfloat16",
     max_model_len=10240,
     fits=Fits(batch_size=64, context_len=8192),
-    shims=("mamba2-chunk-states",),
+    shims=("mamba2-chunk-states", "mamba2-prefill-checkpoint"),
 )

@@ -34,5 +34,5 @@ RECIPE = Recipe(
     dtype="float32",
     max_model_len=10240,
     fits=Fits(batch_size=32, context_len=8192),
-    shims=("mamba1-decode-step", "mamba1-selective-scan"),
+    shims=("mamba1-decode-step", "mamba1-selective-scan", "mamba1-dense-rows"),
 )
