@@ -8,7 +8,13 @@ from typing import Any, TypeVar
 
 import aiohttp
 
-from decodebench.bench.client import Answer, CohortRequest, completion_fields, read_activity, said_by_connector
+from decodebench.bench.client import (
+    Answer,
+    CohortRequest,
+    completion_fields,
+    read_activity,
+    said_by_connector,
+)
 from decodebench.bench.outcome import Outcome
 from decodebench.bench.window_plan import WindowPlan
 from tests.e2e.servers import Running
@@ -91,7 +97,9 @@ class Api:
         """A counter of the server, summed over its labels."""
         async with self._session.get("/metrics") as response:
             text = await response.text()
-        return sum(float(value) for value in re.findall(rf"^{name}(?:\{{[^}}]*\}})? (\S+)$", text, re.MULTILINE))
+        return sum(
+            float(value) for value in re.findall(rf"^{name}(?:\{{[^}}]*\}})? (\S+)$", text, re.MULTILINE)
+        )
 
     async def until_running(self, requests: int) -> None:
         """Wait until the engine decodes at least so many requests."""
@@ -117,7 +125,9 @@ def talk(running: Running, case: Callable[[Api], Awaitable[T]]) -> T:
     async def conversation() -> T:
         connector = aiohttp.TCPConnector(limit=0)
         timeout = aiohttp.ClientTimeout(total=None)
-        async with aiohttp.ClientSession(running.target.base_url, connector=connector, timeout=timeout) as session:
+        async with aiohttp.ClientSession(
+            running.target.base_url, connector=connector, timeout=timeout
+        ) as session:
             return await asyncio.wait_for(case(Api(session, running)), CASE_TIMEOUT_S)
 
     return asyncio.run(conversation())

@@ -52,9 +52,7 @@ GEMMA3_SYNC = ServerKind(
     {"async_fill": False, "fill_std": 0.5, "require_salt": True},
     traced=True,
 )
-GEMMA3_PLAIN = ServerKind(
-    "tiny-gemma3-without-connector", "tiny-gemma3", SMALL_POOL, with_connector=False
-)
+GEMMA3_PLAIN = ServerKind("tiny-gemma3-without-connector", "tiny-gemma3", SMALL_POOL, with_connector=False)
 
 
 def on(*kinds: ServerKind) -> pytest.MarkDecorator:
@@ -84,7 +82,10 @@ class Running:
 
     def numbers(self, size: int = 1) -> int:
         """The first of `size` prompt numbers that no other case has."""
-        return [next(self._numbers) for _ in range(size)][0]
+        first = next(self._numbers)
+        for _ in range(size - 1):
+            next(self._numbers)
+        return first
 
     def prompt(self, length: int) -> list[int]:
         """Random tokens that share no prefix with any other prompt on this server."""

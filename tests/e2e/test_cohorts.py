@@ -105,9 +105,7 @@ def test_a_member_with_a_prompt_of_one_token_breaks_the_cohort(server):
 
 def test_members_with_prompt_logprobs_break_the_cohort(server):
     """The engine has to compute a prompt whose logprobs are asked, so it throws the connector's answer away."""
-    replies = talk(
-        server, lambda api: asyncio.gather(*api.cohort("logprobs", 2, 100, 4, prompt_logprobs=1))
-    )
+    replies = talk(server, lambda api: asyncio.gather(*api.cohort("logprobs", 2, 100, 4, prompt_logprobs=1)))
     for reply in replies:
         assert reply.status == 200
         assert "prompt_logprobs" in reply.said["error"]

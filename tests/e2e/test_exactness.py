@@ -14,7 +14,11 @@ pytestmark = pytest.mark.engine
 
 BATCH = 8
 SMALL = ("--max-num-seqs", "16")
-DEFAULT = ("tiny-granite", "tiny-deepseek-v2", "tiny-deepseek-v4")  # beside tiny-gemma3, on its server of all cases
+DEFAULT = (
+    "tiny-granite",
+    "tiny-deepseek-v2",
+    "tiny-deepseek-v4",
+)  # beside tiny-gemma3, on its server of all cases
 CACHING = {"on": "--enable-prefix-caching", "off": "--no-enable-prefix-caching"}
 
 
@@ -43,7 +47,9 @@ def plan_for(server: Running) -> WindowPlan:
     return server.plan(1_000, window_steps=8) if slow else server.plan(4_000)
 
 
-def send_cohort(server: Running, plan: WindowPlan, name: str, batch: int = BATCH) -> tuple[CohortRequest, Outcome]:
+def send_cohort(
+    server: Running, plan: WindowPlan, name: str, batch: int = BATCH
+) -> tuple[CohortRequest, Outcome]:
     """One cohort the way `decodebench run` sends and judges it, on every rank."""
     ranks = len(server.engine.ranks)
     cohort = CohortRequest(
@@ -65,7 +71,13 @@ def assert_exact(outcome: Outcome, plan: WindowPlan, batch: int = BATCH, ranks: 
         assert len(rows) == plan.length
         assert np.all(rows.decode_tokens == batch)
         assert np.all(rows.num_reqs == batch)
-        for nothing in (rows.prefill_tokens, rows.preempted, rows.foreign_reqs, rows.fills_in_flight, rows.gated):
+        for nothing in (
+            rows.prefill_tokens,
+            rows.preempted,
+            rows.foreign_reqs,
+            rows.fills_in_flight,
+            rows.gated,
+        ):
             assert not nothing.any()
         assert np.array_equal(rows.context_min, plan.prompt_len + window.start + np.arange(plan.length))
 

@@ -97,7 +97,9 @@ def test_a_value_too_much_for_the_api_is_refused_or_answered_and_the_server_live
     assert "error" not in after.said
 
 
-@pytest.mark.parametrize("params", [[], "x", 1, {"other": {}}, {}, {"do_remote_prefill": True, "remote_engine_id": 1}])
+@pytest.mark.parametrize(
+    "params", [[], "x", 1, {"other": {}}, {}, {"do_remote_prefill": True, "remote_engine_id": 1}]
+)
 def test_params_that_do_not_name_us_are_left_alone(server, params):
     async def case(api):
         fields = {"model": server.target.model, "prompt": server.prompt(64), "max_tokens": 3}
@@ -145,7 +147,12 @@ def test_a_plain_client_needs_to_know_nothing(server):
             "max_tokens": 8,
             "ignore_eos": True,
         }
-        plain = {"model": server.target.model, "prompt": "babe bidu " * 100, "max_tokens": 8, "ignore_eos": True}
+        plain = {
+            "model": server.target.model,
+            "prompt": "babe bidu " * 100,
+            "max_tokens": 8,
+            "ignore_eos": True,
+        }
         return await api.stream(chat, "/v1/chat/completions"), await api.stream(plain, "/v1/completions")
 
     for events in talk(server, case):

@@ -96,7 +96,9 @@ def workplace(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize(("args", "named"), WRONG, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+@pytest.mark.parametrize(
+    ("args", "named"), WRONG, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
+)
 def test_wrong_input_is_one_message_and_starts_nothing(args, named, workplace, capsys):
     before = sorted(workplace.rglob("*"))
     assert cli.main(["run", *args]) == 2

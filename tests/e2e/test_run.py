@@ -1,0 +1,113 @@
+"""`decodebench run` from start to end: what it prints, stores and leaves behind."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from tests.e2e.command import Command
+from tests.e2e.servers import GEMMA3, GEMMA3_PLAIN, on
+
+pytest.importorskip("vllm", reason="runs vLLM's own server")
+pytestmark = pytest.mark.engine
+
+SCHEMA = Path(__file__).parents[2] / "docs" / "schema" / "run-1.json"
+GRID = ("--context-len", "500", "--window-steps", "8", "--max-repeats", "5", "--max-time", "4m")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run of the default model: one point that fits, one that does not."""
+    directory = tmp_path_factory.mktemp("run")
+    command = Command(directory, "run", "--batch-size", "2,65", *GRID, "--json")
+    try:
+        code = command.wait()
+        assert code == 0, command.stderr
+        yield command
+    finally:
+        command.clean_up()
+
+
+def test_the_last_line_of_stdout_is_the_document_and_keeps_to_its_schema(finished):
+    jsonschema.validate(finished.document, json.loads(SCHEMA.read_text()))
+    assert finished.document == finished.stored
+    assert finished.document["status"] == "finished"
+    assert finished.document["engine"]["recipe"] == "tiny-gemma3"
+    assert finished.document["engine"]["connector"].startswith("decodebench.connector.")
+
+
+def test_a_point_that_fits_is_measured(finished):
+    point = finished.document["points"][0]
+    assert (point["batch_size"], point["status"], point["repeats"]) == (2, "valid", 5)
+    assert (point["prefill_tokens"], point["preemptions"]) == (0, 0)
+    assert point["step_time_ns"]["low"] <= point["step_time_ns"]["mean"] <= point["step_time_ns"]["high"]
+    for detail in point["repeat_details"]:
+        assert detail["filled"]["pages_written"] == detail["filled"]["pages_planned"]
+
+
+def test_a_point_that_does_not_fit_is_told_and_never_run(finished):
+    point = finished.document["points"][1]
+    assert (point["batch_size"], point["status"]) == (65, "does_not_fit")
+    assert point["reason"] == "65 requests, but max_num_seqs is 64"
+    assert point["repeat_details"] == []
+    assert "max_num_seqs is 64" in finished.stdout
+
+
+def test_nothing_of_a_finished_run_is_left_running(finished):
+    assert finished.left_behind() == []
+
+
+def test_show_prints_it_again_and_verify_finds_every_figure_in_the_steps(finished, tmp_path):
+    shown = Command(tmp_path, "show", str(finished.out), "--verify")
+    assert shown.wait() == 0
+    assert "0 mismatches" in shown.stdout
+    assert "max_num_seqs is 64" in shown.stdout
+
+
+def test_resuming_a_finished_run_has_nothing_to_do(finished, tmp_path):
+    again = Command(tmp_path, "run", "--resume", str(finished.out), "--json")
+    code = again.wait()
+    precise = (
+        not finished.document["points"][0]["precision_missed"]
+        if "precision_missed" in finished.document["points"][0]
+        else False
+    )
+    if precise:
+        assert code == 0
+        assert "nothing is left to measure" in again.stderr
+
+
+def test_from_runs_the_same_again_somewhere_else(finished, tmp_path):
+    again = Command(tmp_path, "run", "--from", str(finished.out), "--json")
+    try:
+        assert again.wait() == 0, again.stderr
+        assert again.document["fingerprint"] == finished.document["fingerprint"]
+        assert again.document["command"] == finished.document["command"]
+        assert again.document["out"] == str(again.out) != finished.document["out"]
+        assert again.document["points"][0]["repeats"] == 5
+    finally:
+        again.clean_up()
+
+
+@on(GEMMA3)
+def test_a_server_that_runs_already_is_measured_and_left_alone(server, tmp_path):
+    command = Command(
+        tmp_path, "run", "--url", server.target.base_url, "--batch-size", "2,17", *GRID, "--json"
+    )
+    assert command.wait() == 0, command.stderr
+    assert [point["status"] for point in command.document["points"]] == ["valid", "does_not_fit"]
+    server.server.check()
+
+
+@on(GEMMA3_PLAIN)
+def test_a_server_without_our_connector_is_unverified(server, tmp_path):
+    command = Command(
+        tmp_path, "run", "--url", server.target.base_url, "--batch-size", "2,4", *GRID, "--json"
+    )
+    assert command.wait() == 4, command.stderr
+    assert [point["status"] for point in command.document["points"]] == ["unverified"] * 2
+    for point in command.document["points"]:
+        assert "does not run decodebench's connector" in point["reason"]
+        assert point["step_time_ns"] is None
+    server.server.check()
