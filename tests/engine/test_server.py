@@ -181,4 +181,34 @@ def test_a_second_signal_kills_at_once(tmp_path):
     assert "interrupted by 15" in parent.stdout.readline()
     parent.send_signal(signal.SIGINT)
     assert parent.wait(timeout=60) == 130
+    for _ in range(100):  # it did not wait for those it killed
+        if not of_this_test(tmp_path):
+            break
+        time.sleep(0.05)
     assert of_this_test(tmp_path) == []
+
+
+def test_a_proxy_in_the_environment_does_not_come_between(spec, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    with Server(spec("serves")) as server:
+        assert server.start().poll() is None
+
+
+def test_a_log_that_cannot_be_written_leaves_nothing_running(spec, tmp_path):
+    (tmp_path / "file").write_text("")
+    server = Server(spec("serves", log_path=tmp_path / "file" / "server.log", env={"OF_TEST": str(tmp_path)}))
+    with pytest.raises(OSError, match="file"):
+        server.start()
+    assert of_this_test(tmp_path) == []
+
+
+def test_a_signal_that_is_ignored_on_purpose_stays_ignored():
+    program = (
+        "import signal, os; from decodebench.cli.signals import as_interrupt\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"  # as nohup does
+        "with as_interrupt(): os.kill(os.getpid(), signal.SIGHUP); print('still here')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout == "still here\n"

@@ -83,15 +83,22 @@ class Family:
             time.sleep(0.05)
 
     def kill(self) -> int:
-        """SIGKILL every member; returns how many there were."""
-        living = self.living()
-        for process in living:
-            try:
+        """SIGKILL every member; returns how many there were.
+
+        All are frozen first: a member that starts a child in a session of its own between our look and its death would
+        leave one that nothing leads to.
+        """
+        frozen: set[psutil.Process] = set()
+        while fresh := set(self.living()) - frozen:
+            for process in fresh:
+                with suppress(psutil.NoSuchProcess):
+                    process.suspend()
+            frozen |= fresh
+        for process in frozen:
+            with suppress(psutil.NoSuchProcess):
                 process.kill()
-            except psutil.NoSuchProcess:
-                continue
         self.poll()  # reap the leader
-        return len(living)
+        return len(frozen)
 
     def _wait(self, done: Callable[[], bool], limit_s: float) -> None:
         deadline = time.monotonic() + limit_s
