@@ -159,7 +159,9 @@ def _environment() -> Iterator[Finding]:
         yield Finding(
             THREADS,
             threads or f"not set (engines started here get {model_threads()})",
-            "the model's threads would take every core, and the engine's own processes none" if crowded else "",
+            "the model's threads would take every core, and the engine's own processes none"
+            if crowded
+            else "",
             f"export {THREADS}={model_threads()}, or unset it" if crowded else "",
         )
     if "expandable_segments:True" in os.environ.get("PYTORCH_CUDA_ALLOC_CONF", ""):
