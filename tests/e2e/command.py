@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from functools import cached_property
 from itertools import count
 from pathlib import Path
@@ -26,6 +27,8 @@ class Command:
         number = next(_numbers)
         self.out = directory / f"run-{number}"
         self._mark = f"{os.getpid()}-{number}"
+        self._seen: set[psutil.Process] = set()
+        self._sessions: set[int] = set()
         self._err = directory / f"stderr-{number}"
         self._out = directory / f"stdout-{number}"
         ours, after = (args[: args.index("--")], args[args.index("--") :]) if "--" in args else (args, ())
@@ -43,7 +46,12 @@ class Command:
 
     def wait(self) -> int:
         """Its exit code."""
-        return self.process.wait(WAIT_S)
+        deadline = time.monotonic() + WAIT_S
+        while self.process.poll() is None:
+            assert time.monotonic() < deadline, f"still running after {WAIT_S:g} s:\n{self.stderr}"
+            self._look()
+            time.sleep(0.2)
+        return self.process.returncode
 
     def signal(self, signum: signal.Signals) -> None:
         self.process.send_signal(signum)
@@ -77,6 +85,7 @@ class Command:
         """Wait for something; fails when the command ends before, or nothing comes."""
         deadline = time.monotonic() + WAIT_S
         while not happened():
+            self._look()
             assert self.process.poll() is None, f"ended before {what}:\n{self.stderr}"
             assert time.monotonic() < deadline, f"no {what} within {WAIT_S:g} s:\n{self.stderr}"
             time.sleep(0.05)
@@ -88,16 +97,37 @@ class Command:
         self.until(lambda: self.finished_repeats() >= number, f"{number} repeats")
 
     def family(self) -> list[psutil.Process]:
-        """Every living process that was started by this command, whoever is its parent now."""
+        """Every living process that came out of this command, whoever is its parent now.
+
+        Found by descent, by the session of one seen before, and by the environment. (vLLM's engine processes write
+        their title over their environment, and are init's children once the server is killed.)
+        """
+        self._look()
         found = []
         for process in psutil.process_iter():
             try:
-                ours = process.environ().get(_MARK) == self._mark
-                if ours and process.status() != psutil.STATUS_ZOMBIE:
+                if process.status() != psutil.STATUS_ZOMBIE and self._is_ours(process):
                     found.append(process)
-            except psutil.Error:
+            except (psutil.Error, ProcessLookupError):
                 continue
         return found
+
+    def _look(self) -> None:
+        """Remember what hangs below the command now."""
+        try:
+            below = psutil.Process(self.process.pid).children(recursive=True)
+        except psutil.Error:
+            return
+        self._seen.update(below)
+        for process in below:
+            with suppress(ProcessLookupError):
+                self._sessions.add(os.getsid(process.pid))
+        self._sessions.discard(os.getsid(0))
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        if process in self._seen or os.getsid(process.pid) in self._sessions:
+            return True
+        return process.environ().get(_MARK) == self._mark
 
     def left_behind(self, within_s: float = 0.0) -> list[str]:
         """What still runs of it after so many seconds; waits no longer than it has to."""

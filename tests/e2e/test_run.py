@@ -65,19 +65,6 @@ def test_show_prints_it_again_and_verify_finds_every_figure_in_the_steps(finishe
     assert "max_num_seqs is 64" in shown.stdout
 
 
-def test_resuming_a_finished_run_has_nothing_to_do(finished, tmp_path):
-    again = Command(tmp_path, "run", "--resume", str(finished.out), "--json")
-    code = again.wait()
-    precise = (
-        not finished.document["points"][0]["precision_missed"]
-        if "precision_missed" in finished.document["points"][0]
-        else False
-    )
-    if precise:
-        assert code == 0
-        assert "nothing is left to measure" in again.stderr
-
-
 def test_from_runs_the_same_again_somewhere_else(finished, tmp_path):
     again = Command(tmp_path, "run", "--from", str(finished.out), "--json")
     try:
