@@ -12,6 +12,7 @@ from decodebench import plan
 from decodebench.engine import recipes
 from decodebench.engine.models import resolve_model
 from decodebench.engine.server import Server, ServerSpec
+from decodebench.planner.device import installed_cpu
 
 pytestmark = pytest.mark.engine
 
@@ -27,7 +28,9 @@ IN_EVERY_RUN = ("tiny-gemma3", "tiny-granite")
 )
 def test_the_engine_logs_the_planned_capacity(name: str, tmp_path: Path) -> None:
     model = resolve_model(name)
-    planned = plan(name, gpu="cpu", env={k: v for k, v in os.environ.items() if k.startswith("VLLM_")})
+    planned = plan(
+        name, gpu=installed_cpu(), env={k: v for k, v in os.environ.items() if k.startswith("VLLM_")}
+    )
     shape = planned.in_force
     assert shape is not None
     spec = ServerSpec(

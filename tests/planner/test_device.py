@@ -6,7 +6,13 @@ import pytest
 
 from decodebench.hma.vllm_source import installed_version
 from decodebench.models import ModelError
-from decodebench.planner.device import StepLimits, choose_target, default_step_limits, installed_gpu
+from decodebench.planner.device import (
+    StepLimits,
+    choose_target,
+    default_step_limits,
+    installed_cpu,
+    installed_gpu,
+)
 
 
 @pytest.mark.parametrize(
@@ -43,6 +49,14 @@ def test_without_a_version_it_is_the_installed_one_else_the_newest() -> None:
     target = choose_target("h200", None)
     assert target.version == (installed_version() or "0.33")
     assert any(target.version in text for text in target.assumed)
+
+
+def test_a_cpu_with_amx_has_a_name_of_its_own(tmp_path: Path) -> None:
+    info = tmp_path / "cpuinfo"
+    info.write_text("flags\t\t: fpu avx512f amx_bf16 amx_tile amx_int8\n")
+    assert installed_cpu(info) == "cpu-amx"
+    info.write_text("flags\t\t: fpu avx512f\n")
+    assert installed_cpu(info) == installed_cpu(tmp_path / "none") == "cpu"
 
 
 def test_an_unknown_gpu_is_refused_with_the_known_ones() -> None:

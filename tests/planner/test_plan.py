@@ -189,6 +189,13 @@ def test_the_steps_default_tokens_are_capped_by_what_the_requests_can_bring() ->
     assert answer.settings.workload.max_num_batched_tokens == 4000
 
 
+def test_mla_on_a_cpu_without_amx_is_prefilled_in_one_step() -> None:
+    target = {**TARGET, "gpu": "cpu"}
+    answer = plan(deepseek_v3(), max_model_len=10_000, max_num_batched_tokens=512, **target)
+    assert answer.settings.workload.max_num_batched_tokens == 10_000
+    assert plan(deepseek_v3(), max_model_len=1000, **target).settings.workload.max_num_batched_tokens == 2048
+
+
 def test_decoded_tokens_need_blocks_too() -> None:
     asked: dict[str, Any] = {"available_kv_memory": "1GiB", "batch_size": 1, "context_len": 16, **TARGET}
     needed = [

@@ -12,6 +12,7 @@ from decodebench.models import GPUS, Gpu, find_gpu
 
 DEFAULT_GPU = "h200"
 NEWEST = "0.33"
+CPU_PROC = Path("/proc/cpuinfo")
 NVIDIA_PROC = Path("/proc/driver/nvidia/gpus")
 
 
@@ -56,6 +57,12 @@ def installed_gpu(proc: Path = NVIDIA_PROC) -> str | None:
         for model in models:
             return _known_gpu(model)
     return None
+
+
+def installed_cpu(cpuinfo: Path = CPU_PROC) -> str:
+    """The name under which this machine's CPU is known: with AMX, MLA runs on other kernels and blocks."""
+    text = cpuinfo.read_text(encoding="utf-8", errors="replace") if cpuinfo.exists() else ""
+    return "cpu-amx" if " amx_tile" in text else "cpu"
 
 
 def _known_gpu(model: str) -> str | None:

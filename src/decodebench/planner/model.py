@@ -8,9 +8,6 @@ from typing import Any
 from decodebench.errors import UserError
 from decodebench.models import ModelConfig, parse, read
 
-RECIPE_GPU = "cpu"
-"""Built-in recipes are made for the CPU build where no GPU is installed."""
-
 
 @dataclass(frozen=True, slots=True)
 class NamedModel:

@@ -18,8 +18,8 @@ from decodebench.hma.rules import ASK_OFF
 from decodebench.kv.errors import CannotStart
 from decodebench.models import ModelError
 from decodebench.planner.arguments import EngineArguments
-from decodebench.planner.device import DEFAULT_GPU, choose_target
-from decodebench.planner.model import RECIPE_GPU, NamedModel, find_model
+from decodebench.planner.device import DEFAULT_GPU, choose_target, installed_cpu
+from decodebench.planner.model import NamedModel, find_model
 from decodebench.planner.pasted import read_pasted
 from decodebench.planner.settings import Asked, Counts, Settings, settle
 from decodebench.planner.shape import Shape, build_shape
@@ -101,7 +101,8 @@ def plan(
         output_len=output_len,
     )
     try:
-        target = choose_target(gpu, vllm_version, without_gpu=RECIPE_GPU if named.is_recipe else DEFAULT_GPU)
+        device = installed_cpu() if named.is_recipe else DEFAULT_GPU  # recipes are made for the CPU build
+        target = choose_target(gpu, vllm_version, without_gpu=device)
         settings = settle(named.config, given, {**named.env, **line.env, **(env or {})}, target, asked)
         return _plan(named, settings, allow_import, line.ignored)
     except UserError:

@@ -19,6 +19,12 @@ ALLOW_CHUNKED = "VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE"
 ALLOW_LONG = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 LAYER_PARTITION = "VLLM_PP_LAYER_PARTITION"
 
+CPU_WITHOUT_AMX = "cpu"
+CPU_MLA_STEP = 2048
+"""MLA on a CPU without AMX is never prefilled in chunks: whatever was asked, a step takes `max_model_len` tokens, but
+no fewer than these (vLLM 0.32 `platforms/cpu.py check_and_update_config`).
+"""
+
 Counts = Sequence[int | str] | int | str
 
 
@@ -70,7 +76,7 @@ def settle(
     """Settle all of it; `UserError`, `ModelError` or `ValueError` where something given makes no sense."""
     speculation = read_speculation(arguments.speculative_config)
     specs = describe(config, _flags(arguments, target, speculation, env))
-    steps = _step_limits(arguments, target, specs.max_model_len)
+    steps = _step_limits(arguments, target, specs)
     limits = _engine_limits(arguments, target, speculation, specs, steps)
     contexts = _counts(asked.context_len, "--context-len") or (specs.max_model_len,)
     workload = Workload(
@@ -128,12 +134,20 @@ def _flags(
     )
 
 
-def _step_limits(arguments: EngineArguments, target: Target, max_model_len: int) -> StepLimits:
+def _step_limits(arguments: EngineArguments, target: Target, specs: ModelSpecs) -> StepLimits:
     """The flags, else vLLM's defaults as `_set_default_max_num_seqs_and_batched_tokens_args` caps them (0.32)."""
-    default = default_step_limits(target, arguments.tensor_parallel_size * arguments.pipeline_parallel_size)
+    default = default_step_limits(target, _world_size(arguments))
     seqs = arguments.max_num_seqs or default.max_num_seqs
-    tokens = arguments.max_num_batched_tokens or min(default.max_num_batched_tokens, seqs * max_model_len)
+    tokens = arguments.max_num_batched_tokens or min(
+        default.max_num_batched_tokens, seqs * specs.max_model_len
+    )
+    if specs.uses_mla and target.gpu.name == CPU_WITHOUT_AMX:
+        tokens = max(specs.max_model_len, CPU_MLA_STEP)
     return StepLimits(tokens, arguments.max_num_seqs or min(seqs, tokens))
+
+
+def _world_size(arguments: EngineArguments) -> int:
+    return arguments.tensor_parallel_size * arguments.pipeline_parallel_size
 
 
 def _assumed_steps(arguments: EngineArguments, target: Target, steps: StepLimits) -> tuple[str, ...]:
