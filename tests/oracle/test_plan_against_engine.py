@@ -16,7 +16,7 @@ from decodebench.planner.device import installed_cpu
 
 pytestmark = pytest.mark.engine
 
-IN_EVERY_RUN = ("tiny-gemma3", "tiny-granite")
+IN_EVERY_RUN = ("tiny-granite",)  # its blocks are aligned to a state page: the most rules in one line
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,14 @@
 """A plan as text for a person. Plain columns: it must be there in a fraction of a second, and survive a pipe."""
 
 from collections.abc import Iterator, Sequence
+from textwrap import wrap
 
 from decodebench.kv.capacity import NULL_BLOCKS
 from decodebench.planner.cost import Cost, cost_of_off
 from decodebench.planner.plan import Plan
 from decodebench.planner.shape import Group, Shape
 
+_WIDTH = 110
 _UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
 
@@ -48,7 +50,7 @@ def _headline(plan: Plan) -> str:
 def _verdict(plan: Plan) -> Iterator[str]:
     decision = plan.hma
     yield f"Hybrid KV cache manager: {decision.verdict.value}"
-    yield f"  because {decision.reason}"
+    yield from wrap(f"because {decision.reason}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
     if decision.path:
         yield f"  forced by {decision.path}"
     if decision.flag:
@@ -56,7 +58,9 @@ def _verdict(plan: Plan) -> Iterator[str]:
     cost = cost_of_off(plan)
     if cost is None:
         way, error = ("off", plan.off_error) if plan.off is None else ("on", plan.on_error)
-        yield f"  {way} is not possible: {error}"
+        yield from wrap(
+            f"{way} is not possible: {error}", _WIDTH, initial_indent="  ", subsequent_indent="    "
+        )
     elif _differs(cost):
         yield ""
         yield "What it costs to have it off"
