@@ -14,6 +14,7 @@ from typing import Any
 
 import aiohttp
 
+from decodebench.bench.alive import require_alive
 from decodebench.bench.prompts import PromptSource
 from decodebench.bench.window_plan import WindowPlan
 from decodebench.connector.params import KEY
@@ -108,7 +109,11 @@ class Client:
         Raises `RequestFailed` when a request failed or nothing happened for `stall_timeout_s`, `EngineFailed` when the
         server died.
         """
-        return asyncio.run(self._send(cohort))
+        try:
+            return asyncio.run(self._send(cohort))
+        except RequestFailed:
+            require_alive(self._target.base_url, self._check)
+            raise
 
     async def _send(self, cohort: CohortRequest) -> list[Answer]:
         connector = aiohttp.TCPConnector(limit=0)
