@@ -14,7 +14,9 @@ from typing import Any, Self
 import numpy as np
 from pydantic import JsonValue
 
+from decodebench.bench.ranks import apart
 from decodebench.bench.stats import Repeat, StepTime
+from decodebench.bench.step_log import StepLog
 from decodebench.bench.validity import VALID, Judgement, Verdict, judge
 from decodebench.bench.window import Window
 from decodebench.bench.window_plan import WindowPlan
@@ -53,10 +55,14 @@ class JudgedRepeat:
 
     @property
     def verdict(self) -> Verdict:
-        """That of the first rank that is not valid."""
+        """That of the first rank that is not valid, or that the ranks did not decode together."""
         if not self.judgements:
             return Verdict("log", "no step log came back")
-        return next((found.verdict for found in self.judgements if not found.verdict.valid), VALID)
+        bad = next((found.verdict for found in self.judgements if not found.verdict.valid), None)
+        if bad is None and len(self.logs) > 1:
+            reason = apart(self.windows, [StepLog.read(log.steps) for log in self.logs])
+            bad = Verdict("ranks", reason) if reason is not None else None
+        return bad or VALID
 
     @property
     def windows(self) -> tuple[Window, ...]:
@@ -97,14 +103,22 @@ class JudgedRepeat:
         )
 
 
-def point_figures(repeats: Sequence[JudgedRepeat], *, batch_size_total: int, devices: int) -> dict[str, Any]:
+def is_trusted(valid: int, counted: int) -> bool:
+    """Whether a point has figures: more of its repeats are valid than not, warm-up cohorts not counted."""
+    return 2 * valid > counted
+
+
+def point_figures(
+    repeats: Sequence[JudgedRepeat], *, batch_size_total: int, devices: int, drafts: int = 0
+) -> dict[str, Any]:
     """The fields of a valid `Point` that come from its repeats: those that are valid and not discarded, at least one.
 
-    `devices`: how many the server runs on, all ranks together; 0 if unknown.
+    `devices`: how many the server runs on, all ranks together; 0 if unknown. With `drafts` a step yields as many tokens
+    as were accepted, which the step log does not tell: there are no tokens per second then.
     """
     time = StepTime.of([repeat.durations for repeat in repeats])
     windows = [window for repeat in repeats for window in repeat.windows]
-    rate = time.output_tokens_per_s(batch_size_total)
+    rate = None if drafts else time.output_tokens_per_s(batch_size_total)
     return {
         "measured_context": _context(windows),
         "repeats": time.repeats,
@@ -124,8 +138,8 @@ def point_figures(repeats: Sequence[JudgedRepeat], *, batch_size_total: int, dev
         "precision_reached": time.relative_half_width,
         "interval": None if time.low is None else time.scope,
         "output_tokens_per_s": rate,
-        "output_tokens_per_s_per_request": time.output_tokens_per_s(1),
-        "output_tokens_per_s_per_device": rate / devices if devices else None,
+        "output_tokens_per_s_per_request": None if drafts else time.output_tokens_per_s(1),
+        "output_tokens_per_s_per_device": rate / devices if rate is not None and devices else None,
     }
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 
 from decodebench.bench.facts import EngineFacts
 from decodebench.bench.grid import GridPoint
-from decodebench.bench.judged import JudgedRepeat, point_figures
+from decodebench.bench.judged import JudgedRepeat, is_trusted, point_figures
 from decodebench.bench.settings import Settings
 from decodebench.bench.stats import Repeat
 from decodebench.bench.window_plan import PlanError, WindowPlan
@@ -104,7 +104,12 @@ class PointState:
         window = self.plan.window
         total = self.point.batch_size * len(facts.ranks)
         figures = (
-            point_figures(self.judged, batch_size_total=total, devices=len(engine.devices))
+            point_figures(
+                self.judged,
+                batch_size_total=total,
+                devices=len(engine.devices),
+                drafts=engine.num_speculative_tokens,
+            )
             if status is Status.VALID
             else {}
         )
@@ -133,7 +138,7 @@ class PointState:
             return Status.DOES_NOT_FIT, self.plan.misfit
         counted = [detail for detail in self.details if not detail.discarded]
         bad = [detail for detail in counted if detail.status is not Status.VALID]
-        if len(self.judged) > len(bad):
+        if is_trusted(len(self.judged), len(counted)):
             spoiled = f"{len(bad)} of {len(counted)} repeats left out: {bad[-1].reason}" if bad else None
             return Status.VALID, spoiled
         if not bad:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isclose
 
-from decodebench.bench.judged import JudgedRepeat, RankLog, point_figures
+from decodebench.bench.judged import JudgedRepeat, RankLog, is_trusted, point_figures
 from decodebench.bench.window_plan import WindowPlan
 from decodebench.results.parquet import RankSteps, RepeatKey
 from decodebench.results.point import PlannedWindow, Point, RepeatDetail
@@ -83,7 +83,7 @@ class _Check:
             if detail.steps:
                 self.found.append(Mismatch(str(key), "steps", detail.steps, 0))
         for point in self.document.points:
-            self.found += _point_mismatches(point, self._valid[point.point], self._devices)
+            self.found += _point_mismatches(point, self._valid[point.point], self._devices, self._drafts)
 
 
 def _judge_again(
@@ -117,20 +117,22 @@ def _fill_mismatches(key: RepeatKey, detail: RepeatDetail) -> Iterator[Mismatch]
         yield Mismatch(str(key), "pages_written", written, planned)
 
 
-def _point_mismatches(point: Point, repeats: list[JudgedRepeat], devices: int) -> Iterator[Mismatch]:
+def _point_mismatches(
+    point: Point, repeats: list[JudgedRepeat], devices: int, drafts: int
+) -> Iterator[Mismatch]:
     where = f"point {point.point} (batch {point.batch_size}, context {point.context_len})"
     counted = [detail for detail in point.repeat_details if not detail.discarded]
-    if (point.status is Status.VALID) != (2 * len(repeats) > len(counted)):
+    if (point.status is Status.VALID) != is_trusted(len(repeats), len(counted)):
         found = f"{len(repeats)} valid of {len(counted)} repeats"
         yield Mismatch(where, "status", point.status.value, found)
     elif point.status is Status.VALID:
-        yield from _figure_mismatches(where, point, repeats, devices)
+        yield from _figure_mismatches(where, point, repeats, devices, drafts)
 
 
 def _figure_mismatches(
-    where: str, point: Point, repeats: list[JudgedRepeat], devices: int
+    where: str, point: Point, repeats: list[JudgedRepeat], devices: int, drafts: int
 ) -> Iterator[Mismatch]:
-    figures = point_figures(repeats, batch_size_total=point.batch_size_total, devices=devices)
+    figures = point_figures(repeats, batch_size_total=point.batch_size_total, devices=devices, drafts=drafts)
     yield from _differing(where, point, point.model_copy(update=figures), tuple(figures))
 
 

@@ -1,0 +1,55 @@
+"""Data-parallel ranks must decode together while they are measured."""
+
+import numpy as np
+import pytest
+
+from decodebench.bench.judged import JudgedRepeat, RankLog
+from decodebench.bench.window_plan import WindowPlan
+from decodebench.results.steps import STEP_COLUMNS
+
+PLAN = WindowPlan.of(500, max_model_len=4096, window_steps=8)
+MS = 10**6
+
+
+def log(offset_ms, batch=2):
+    """A clean cohort whose steps take 1 ms, begun `offset_ms` after the clock's zero plus one second."""
+    count = PLAN.last_steps + PLAN.tail_steps
+    steps = np.arange(count)
+    begun = 1000 * MS + offset_ms * MS + steps * MS
+    context = PLAN.prompt_len + steps
+    columns = dict.fromkeys(STEP_COLUMNS, np.zeros(count, dtype=int)) | {
+        "step": steps,
+        "scheduled_ns": begun,
+        "done_ns": begun + MS - 1,
+        "num_reqs": np.full(count, batch),
+        "decode_tokens": np.full(count, batch),
+        "context_tokens": context * batch,
+        "context_min": context,
+        "context_max": context,
+    }
+    return {name: [int(value) for value in values] for name, values in columns.items()}
+
+
+def verdict(*offsets):
+    logs = [RankLog(log(offset), 0, rank) for rank, offset in enumerate(offsets)]
+    return JudgedRepeat.of(0, logs, PLAN, batch=2).verdict
+
+
+@pytest.mark.parametrize("offset", [0, 5, -5, 15])
+def test_ranks_that_decode_together_are_valid(offset):
+    assert verdict(0, offset).valid
+
+
+def test_a_rank_that_begins_late_or_ends_early_spoils_the_repeat():
+    late = verdict(0, 40)
+    assert (late.rule, late.valid) == ("ranks", False)
+    assert "rank 1 began to decode" in late.reason
+    assert "rank 0 began to decode" in verdict(40, 0).reason
+
+
+def test_clocks_of_different_hosts_are_not_compared():
+    assert verdict(0, 10 * 3600 * 1000).valid
+
+
+def test_one_rank_is_never_apart():
+    assert verdict(0).valid
