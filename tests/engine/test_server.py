@@ -25,6 +25,7 @@ print("(EngineCore pid=2) INFO 11-30 02:31:12 [cpu_model_runner.py:68] Starting 
 subprocess.Popen(sleeper)                                                          # a child
 subprocess.run([sys.executable, "-c", f"import subprocess; subprocess.Popen({sleeper!r})"])      # handed to init
 subprocess.Popen(sleeper, start_new_session=True)                                  # in a session of its own
+print("children are up", flush=True)
 if mode == "dies":
     time.sleep(0.5)
     raise MemoryError("no room for the cache")
@@ -160,7 +161,8 @@ def started_parent(tmp_path: Path, then: str = "pass") -> subprocess.Popen[str]:
     environ = {**os.environ, "OF_TEST": str(tmp_path)}
     parent = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True)
     for _ in range(400):
-        if len(of_this_test(tmp_path)) >= 5:
+        log = tmp_path / "server.log"
+        if log.exists() and "children are up" in log.read_text():
             return parent
         time.sleep(0.05)
     raise AssertionError("the engine of the test did not start")
