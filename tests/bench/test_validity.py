@@ -169,8 +169,9 @@ def test_valid_means_that_every_rule_holds(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(0, 3))):
         name = data.draw(st.sampled_from(STEP_COLUMNS))
         row = data.draw(st.integers(0, len(steps["step"]) - 1))
-        small, near = st.integers(0, 9), st.integers(-2, 2).map(lambda by, at=steps[name][row]: at + by)
-        steps[name][row] = data.draw(small | near | st.integers() | anything)
+        at = steps[name][row]
+        near = st.integers(at - 2, at + 2) if isinstance(at, int) else st.nothing()  # replaced before
+        steps[name][row] = data.draw(st.integers(0, 9) | near | st.integers() | anything)
     judged = judge(steps, PLAN, batch=BATCH, release_step=RELEASE_STEP)
     if judged.verdict.valid:
         assert judged.window is not None

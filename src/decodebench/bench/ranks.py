@@ -1,7 +1,8 @@
 """Did all data-parallel ranks decode while each one's window was measured?
 
-Ranks share the machine, and with experts spread over them they step in lockstep: a rank whose neighbour still waits or
-has already finished is slowed or left alone. Each rank's window must therefore lie within the decode steps of all others.
+Ranks share the machine, and with experts spread over them they step in lockstep: a rank whose neighbour still waits
+or has already finished is slowed or left alone. Each rank's window must therefore lie within the decode steps of
+all others.
 
 Times are of each host's own monotonic clock. Requests of one cohort go out together, so ranks whose clocks differ by
 more than `SAME_CLOCK_S` live on different hosts, and nothing can be said about them.
