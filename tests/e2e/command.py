@@ -42,6 +42,7 @@ class Command:
                 stderr=err,
                 stdin=subprocess.DEVNULL,
                 cwd=directory,
+                preexec_fn=_take_signals,
             )
 
     def wait(self) -> int:
@@ -142,3 +143,8 @@ class Command:
             process.kill()
         self.process.kill()
         self.process.wait()
+
+
+def _take_signals() -> None:
+    """A test run in the background ignores Ctrl-C, and so would the command."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -5,6 +5,7 @@ import pytest
 from tests.e2e.command import Command
 from tests.e2e.servers import ServerKind, on
 from tests.e2e.test_exactness import SMALL, assert_exact, send_cohort
+from tests.e2e.test_run import assert_ended_well, assert_measured
 
 pytest.importorskip("vllm", reason="runs vLLM's own server")
 pytestmark = [pytest.mark.engine, pytest.mark.matrix]
@@ -35,12 +36,12 @@ def test_each_data_parallel_rank_decodes_a_cohort_of_its_own(server):
 
 def test_run_measures_both_data_parallel_ranks(tmp_path):
     command = Command(tmp_path, "run", "tiny-llama", *SHORT, "--json", "--", "--data-parallel-size", "2")
-    assert command.wait() == 0, command.stderr
+    assert_ended_well(command)
     document = command.document
     assert document["engine"]["data_parallel_size"] == 2
     (point,) = document["points"]
     assert (point["batch_size"], point["batch_size_total"]) == (2, 4)
-    assert point["status"] == "valid"
+    assert_measured(point)
     assert Command(tmp_path, "show", str(command.out), "--verify").wait() == 0
     assert command.left_behind() == []
 

@@ -22,16 +22,28 @@ def finished(tmp_path_factory):
     directory = tmp_path_factory.mktemp("run")
     command = Command(directory, "run", "--batch-size", "2,65", *GRID, "--json")
     try:
-        code = command.wait()
-        assert code == 0, command.stderr
+        command.wait()
         yield command
     finally:
         command.clean_up()
 
 
+def assert_measured(point) -> None:
+    """On a noisy machine the windows may drift, which spoils repeats: nothing else may."""
+    assert point["status"] == "valid" or "drifting" in point["reason"], point["reason"]
+    assert len(point["repeat_details"]) > 5
+
+
+def assert_ended_well(command: Command) -> None:
+    code = command.wait()
+    valid = any(point["status"] == "valid" for point in command.document["points"])
+    assert code == (0 if valid else 4), command.stderr
+
+
 def test_the_last_line_of_stdout_is_the_document_and_keeps_to_its_schema(finished):
     jsonschema.validate(finished.document, json.loads(SCHEMA.read_text()))
     assert finished.document == finished.stored
+    assert_ended_well(finished)
     assert finished.document["status"] == "finished"
     assert finished.document["engine"]["recipe"] == "tiny-gemma3"
     assert finished.document["engine"]["connector"].startswith("decodebench.connector.")
@@ -39,11 +51,13 @@ def test_the_last_line_of_stdout_is_the_document_and_keeps_to_its_schema(finishe
 
 def test_a_point_that_fits_is_measured(finished):
     point = finished.document["points"][0]
-    assert (point["batch_size"], point["status"], point["repeats"]) == (2, "valid", 5)
-    assert (point["prefill_tokens"], point["preemptions"]) == (0, 0)
-    assert point["step_time_ns"]["low"] <= point["step_time_ns"]["mean"] <= point["step_time_ns"]["high"]
+    assert point["batch_size"] == 2
+    assert_measured(point)
+    if point["status"] == "valid":
+        assert point["step_time_ns"]["low"] <= point["step_time_ns"]["mean"] <= point["step_time_ns"]["high"]
     for detail in point["repeat_details"]:
         assert detail["filled"]["pages_written"] == detail["filled"]["pages_planned"]
+        assert (detail["prefill_tokens"], detail["preemptions"]) == (0, 0)
 
 
 def test_a_point_that_does_not_fit_is_told_and_never_run(finished):
@@ -68,11 +82,11 @@ def test_show_prints_it_again_and_verify_finds_every_figure_in_the_steps(finishe
 def test_from_runs_the_same_again_somewhere_else(finished, tmp_path):
     again = Command(tmp_path, "run", "--from", str(finished.out), "--json")
     try:
-        assert again.wait() == 0, again.stderr
+        assert_ended_well(again)
         assert again.document["fingerprint"] == finished.document["fingerprint"]
         assert again.document["command"] == finished.document["command"]
         assert again.document["out"] == str(again.out) != finished.document["out"]
-        assert again.document["points"][0]["repeats"] == 5
+        assert_measured(again.document["points"][0])
     finally:
         again.clean_up()
 
@@ -82,8 +96,9 @@ def test_a_server_that_runs_already_is_measured_and_left_alone(server, tmp_path)
     command = Command(
         tmp_path, "run", "--url", server.target.base_url, "--batch-size", "2,17", *GRID, "--json"
     )
-    assert command.wait() == 0, command.stderr
-    assert [point["status"] for point in command.document["points"]] == ["valid", "does_not_fit"]
+    assert_ended_well(command)
+    assert_measured(command.document["points"][0])
+    assert command.document["points"][1]["status"] == "does_not_fit"
     server.server.check()
 
 
