@@ -1,11 +1,12 @@
 """Where the server that is measured comes from: started for the run, or already there."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from decodebench.bench.client import Target
 from decodebench.bench.runner import Launch, Running
+from decodebench.engine import cpu_shims
 from decodebench.engine.command import EngineCommand
 from decodebench.engine.phases import Phase
 from decodebench.engine.proof import prove_connector
@@ -25,7 +26,6 @@ def started(
     log_path: Path,
     startup_timeout_s: float,
     recipe: str | None,
-    shims: tuple[str, ...],
     hma_reason: str | None,
 ) -> Launch:
     """A server of our own for every launch, stopped at its end."""
@@ -43,7 +43,7 @@ def started(
                 server.check,
                 recipe=recipe,
                 weights="seeded" if recipe else None,
-                shims=shims,
+                shims=tuple(cpu_shims.in_log(log_path.read_text(errors="replace"))),
                 hma_reason=hma_reason,
             )
 
@@ -59,10 +59,3 @@ def attached(url: str, model: str, api_key: str | None) -> Launch:
         yield Running(Target(url, model, api_key), lambda: None)
 
     return launch
-
-
-def shims_in(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Changes to vLLM in force in a server of this environment."""
-    from decodebench.engine import cpu_shims
-
-    return tuple(cpu_shims.active(env))

@@ -57,10 +57,7 @@ def _described(recipe: "Recipe") -> dict[str, Any]:
         "name": recipe.name,
         "summary": recipe.summary,
         "dtype": recipe.dtype,
-        "groups": [
-            {"kind": group.kind, "layers": group.layers, "block_size": group.block_size}
-            for group in recipe.groups
-        ],
+        "groups": [{"kind": group.kind, "layers": group.layers} for group in recipe.groups],
         "fits": {"batch_size": recipe.fits.batch_size, "context_len": recipe.fits.context_len},
         "vllm_args": list(recipe.vllm_args),
         "env": dict(recipe.env),

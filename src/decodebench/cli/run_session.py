@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from decodebench import __version__
 from decodebench.bench.host import describe_host
-from decodebench.bench.launches import attached, shims_in, started
+from decodebench.bench.launches import attached, started
 from decodebench.bench.resume import Earlier, is_complete
 from decodebench.bench.runner import Launch, Runner
 from decodebench.cli.run import exit_code, show
@@ -82,8 +82,7 @@ def _launch(
     from decodebench.engine import recipes
 
     recipe = request.args.model if request.args.model in recipes.names() else None
-    shims = shims_in(command.env)
-    return started(command, store.server_log, request.args.startup_timeout, recipe, shims, hma_reason)
+    return started(command, store.server_log, request.args.startup_timeout, recipe, hma_reason)
 
 
 def _store(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from decodebench.engine.distribution import is_cpu_build
 from decodebench.engine.recipes import cache, tokenizer
 
 VOCABULARY: Mapping[str, int] = {
@@ -54,8 +55,10 @@ class Recipe:
     """Tokens of a block where the engine is free to choose; it rounds up for states and fixes some kinds itself."""
     kv_cache_memory: str = "1G"
     max_num_seqs: int = 64
-    env: Mapping[str, str] = field(default_factory=dict)
-    """Environment that the server needs, on any device."""
+    common_env: Mapping[str, str] = field(default_factory=dict)
+    """Environment that its server needs on any device."""
+    cpu_env: Mapping[str, str] = field(default_factory=dict)
+    """Environment that its server needs on the CPU build besides."""
     shims: tuple[str, ...] = ()
     """Names of the CPU shims (`engine/cpu_shims`) without which it does not decode on the CPU build."""
     finish: Callable[[dict[str, Any]], dict[str, Any]] | None = None
@@ -66,6 +69,11 @@ class Recipe:
     def kinds(self) -> tuple[str, ...]:
         """The kinds of KV cache in it, each once, in the order of the groups."""
         return tuple(dict.fromkeys(group.kind for group in self.groups))
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Environment that its server needs on the build of vLLM that is installed."""
+        return {**self.common_env, **(self.cpu_env if is_cpu_build() else {})}
 
     @property
     def vllm_args(self) -> tuple[str, ...]:

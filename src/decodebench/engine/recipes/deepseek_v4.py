@@ -92,7 +92,7 @@ RECIPE = Recipe(
     max_model_len=10240,
     fits=Fits(batch_size=32, context_len=8192),
     block_size=256,
-    env={"VLLM_USE_V2_MODEL_RUNNER": "0", "TRITON_INTERPRET": "1"},
+    cpu_env={"VLLM_USE_V2_MODEL_RUNNER": "0", "TRITON_INTERPRET": "1"},
     shims=("triton-interpreted", "deepseek-v4-tile-scheduler"),
     finish=finish,
 )

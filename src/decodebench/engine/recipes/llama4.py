@@ -33,5 +33,5 @@ RECIPE = Recipe(
     dtype="bfloat16",
     max_model_len=10240,
     fits=Fits(batch_size=64, context_len=8192),
-    env={"VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE": "1"},
+    common_env={"VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE": "1"},
 )
