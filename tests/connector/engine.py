@@ -38,7 +38,7 @@ from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
 
 from decodebench.connector.ledger import owed_pages
-from decodebench.connector.metadata import DecodeBenchConnectorMetadata, JobReport, WorkerReport
+from decodebench.connector.metadata import DecodeBenchConnectorMetadata, JobReport, KeepReport, WorkerReport
 
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
@@ -71,14 +71,22 @@ def state_spec(mode="none", block_size=4096, spec_blocks=0):
 
 @dataclass
 class Workers:
-    """The connector's worker side: reports every fill it was ordered `delay` steps later, and honours releases."""
+    """The connector's worker side: reports every fill and donor copy `delay` steps later, and honours releases.
+
+    `count` workers are one output here: each names a copied request as sent, which the engine's aggregator makes one.
+    """
 
     count: int = 1
     delay: int = 0
     spoil: tuple[int, ...] | None = None  # pages to report instead of the true ones
     error: str | None = None
+    keep_error: str | None = None
     due: deque = field(default_factory=deque)  # (step at which to report, reports)
+    keeping: deque = field(default_factory=deque)  # (step at which to report, copies)
     released: list[str] = field(default_factory=list)
+    sent: list[str] = field(default_factory=list)
+    held: dict[int, tuple[list[int], ...]] = field(default_factory=dict)  # the bank: donor -> its blocks
+    fills: dict = field(default_factory=dict)  # request -> its last fill
 
     def answer(self, meta: DecodeBenchConnectorMetadata) -> KVConnectorOutput:
         if meta.fills:
@@ -88,9 +96,29 @@ class Workers:
         jobs = ()
         while self.due and self.due[0][0] <= meta.step:
             jobs += self.due.popleft()[1]
+        for donor in meta.drops:
+            assert self.held.pop(donor, None) is not None or self.keep_error
+        if meta.copies:
+            self.keeping.append((meta.step + self.delay, meta.copies))
+        copied = ()
+        while self.keeping and self.keeping[0][0] <= meta.step:
+            copied += self.keeping.popleft()[1]
+        self.held |= {copy.donor: copy.blocks for copy in copied if self.keep_error is None}
+        self.fills |= meta.fills
+        for fill in meta.fills.values():
+            assert {donor for sources in fill.sources for donor in sources.donors} <= self.held.keys()
+        kept = tuple(
+            KeepReport(copy.donor, rank, tuple(map(len, copy.blocks)), self.keep_error)
+            for copy in copied
+            for rank in range(self.count)
+        )
+        sent = {copy.request_id for copy in copied}
+        self.sent += sent
         self.released += meta.release
         return KVConnectorOutput(
-            finished_recving=set(meta.release) or None, kv_connector_worker_meta=WorkerReport(meta.step, jobs)
+            finished_sending=sent or None,
+            finished_recving=set(meta.release) or None,
+            kv_connector_worker_meta=WorkerReport(meta.step, jobs, kept),
         )
 
 
@@ -195,8 +223,8 @@ class Engine:
         self.scheduler.add_request(request)
         return request.request_id
 
-    def cohort(self, name="c", size=4, timeout_s=600, count=None, **request):
-        member = {"cohort": {"id": name, "size": size, "timeout_s": timeout_s}}
+    def cohort(self, name="c", size=4, timeout_s=600, count=None, asked=None, **request):
+        member = {"cohort": {"id": name, "size": size, "timeout_s": timeout_s}} | (asked or {})
         return [self.add(decodebench=member, **request) for _ in range(count or size)]
 
     def step(self) -> dict[str, int]:

@@ -56,6 +56,7 @@ class Pool:
 
     def wait(self):
         for _ in range(10_000):
+            self.worker.take_finished()
             report = self.worker.report()
             if report.jobs:
                 return report.jobs[0]
@@ -166,6 +167,7 @@ def test_layers_of_one_group_may_store_fewer_rows_for_the_same_tokens(pool):
     worker.register(pages)
     writes = (select(group_shape(config.kv_cache_groups[0].kv_cache_spec, 0), [1, 2], 0, 256 + 130),)
     worker.start(DecodeBenchConnectorMetadata(0, {"r": RequestFill(writes, 386)}))
+    worker.take_finished()
     assert worker.report().jobs[0].pages == (2,)
     assert [int((pages["layer0"][block] != 0).sum()) // 8 for block in (1, 2)] == [64, 130 // 4]
     assert [int((pages["layer1"][block] != 0).sum()) // 8 for block in (1, 2)] == [2, 1]
@@ -189,8 +191,8 @@ def test_normal_content_is_seeded(pool):
 def test_a_released_request_is_named_once():
     p = Pool((FULL,))
     p.worker.start(DecodeBenchConnectorMetadata(0, release=("a", "b")))
-    assert p.worker.take_released() == {"a", "b"}
-    assert p.worker.take_released() is None
+    assert p.worker.take_finished() == (None, {"a", "b"})
+    assert p.worker.take_finished() == (None, None)
 
 
 def test_a_fill_that_fails_is_reported_with_its_cause():

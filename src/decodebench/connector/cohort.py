@@ -12,7 +12,7 @@ Life: gathering -> admitting -> released, or broken at any time before the relea
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -65,14 +65,19 @@ class StartLine:
     """All cohorts of one scheduler.
 
     `misfit(tokens of each member at its end)` says why a cohort can never run as one batch, or None; `has_room(...)`
-    whether the pool has the blocks for it now.
+    whether the pool has the blocks for it now. `has_content(members)`: whether
+    what they are filled with exists.
     """
 
     def __init__(
-        self, misfit: Callable[[list[int]], str | None], has_room: Callable[[list[int]], bool]
+        self,
+        misfit: Callable[[list[int]], str | None],
+        has_room: Callable[[list[int]], bool],
+        has_content: Callable[[Iterable[str]], bool] = lambda _: True,
     ) -> None:
         self._misfit = misfit
         self._has_room = has_room
+        self._has_content = has_content
         self._cohorts: dict[str, Cohort] = {}
         self._of: dict[str, Cohort] = {}  # request id -> its cohort
         self._waiting: deque[Cohort] = deque()  # complete, in the order of completion
@@ -183,7 +188,7 @@ class StartLine:
         ends = list(cohort.members.values())
         if reason := self._misfit(ends):
             self.fail(cohort, f"cohort {cohort.params.id!r} does not fit: {reason}")
-        elif self._has_room(ends):
+        elif self._has_content(cohort.members) and self._has_room(ends):
             self._waiting.popleft()
             cohort.phase = Phase.ADMITTING
             self.active = cohort
@@ -201,4 +206,6 @@ class StartLine:
             return f"{len(cohort.held)} of {cohort.params.size} members had their blocks"
         if self.active is not None and self.active is not cohort:
             return f"cohort {self.active.params.id!r} was still admitted or decoding"
+        if not self._has_content(cohort.members):
+            return "donors that it is filled from were not copied yet"
         return "the pool did not have its blocks free; other requests hold them"

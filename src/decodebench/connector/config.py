@@ -20,6 +20,11 @@ class ConnectorConfig:
     seed: int = 0
     require_salt: bool = False
     trace_dir: str | None = None
+    connectors: tuple[
+        str, ...
+    ] = ()  # all children of the MultiConnector that ours is one of, as they are named there
+    donor_bank_gib: float = 4.0  # host memory of each worker
+    audit: bool = False
 
     @classmethod
     def from_extra(cls, extra: Mapping[str, Any]) -> "ConnectorConfig":
@@ -38,6 +43,10 @@ class ConnectorConfig:
         config = cls(**{key: _checked(key, value) for key, value in extra.items()})
         if config.fill_std < 0:
             raise ValueError(f"DecodeBenchConnector: fill_std must not be negative, got {config.fill_std}")
+        if config.donor_bank_gib < 0:
+            raise ValueError(
+                f"DecodeBenchConnector: donor_bank_gib must not be negative, got {config.donor_bank_gib}"
+            )
         return config
 
 
@@ -51,6 +60,8 @@ def _checked(key: str, value: Any) -> Any:
         return value
     if kind == "a path" and isinstance(value, str) and value:
         return value
+    if kind == "a list of names" and isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return tuple(value)
     raise ValueError(
         f"DecodeBenchConnector: {key} in kv_connector_extra_config must be {kind}, got {value!r}"
     )
@@ -68,4 +79,7 @@ _KINDS = {
     "seed": "an integer",
     "require_salt": "true or false",
     "trace_dir": "a path",
+    "connectors": "a list of names",
+    "donor_bank_gib": "a finite number",
+    "audit": "true or false",
 }

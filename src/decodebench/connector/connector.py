@@ -26,12 +26,14 @@ from vllm.logger import init_logger
 from vllm.v1.request import RequestStatus
 
 from decodebench.connector.config import ConnectorConfig
+from decodebench.connector.donors import Donors
 from decodebench.connector.info import describe
-from decodebench.connector.layout import group_shape
+from decodebench.connector.layout import group_shape, page_bytes_per_group
 from decodebench.connector.limits import Limits, unsupported
 from decodebench.connector.metadata import DecodeBenchConnectorMetadata, WorkerReport
 from decodebench.connector.params import withhold
 from decodebench.connector.scheduler import SchedulerHalf
+from decodebench.connector.siblings import connectors_in
 from decodebench.connector.steplog import StepLog, open_trace
 from decodebench.connector.worker import WorkerHalf
 
@@ -72,6 +74,7 @@ class DecodeBenchConnector(KVConnectorBase_V1, SupportsHMA):
             )
         if reason := unsupported(vllm_config.parallel_config):
             raise ValueError(f"DecodeBenchConnector: {reason}")
+        self._last_step: SchedulerOutput | None = None
         self._scheduler: SchedulerHalf | None = None
         self._worker: WorkerHalf | None = None
         if role == KVConnectorRole.SCHEDULER:
@@ -102,9 +105,23 @@ class DecodeBenchConnector(KVConnectorBase_V1, SupportsHMA):
             num_workers=parallel.world_size,
             log=StepLog(trace),
             salt_matters=bool(vllm_config.cache_config.enable_prefix_caching),
-            info=lambda: describe(type(self), vllm_config, kv_cache_config, limits, config),
+            donors=Donors(
+                limits.shapes,
+                kv_cache_config.transfer_group_ids,
+                page_bytes_per_group(kv_cache_config),
+                int(config.donor_bank_gib * (1 << 30)),
+                parallel.world_size,
+            ),
+            info=lambda: describe(
+                type(self), vllm_config, kv_cache_config, limits, config, self._children(config.connectors)
+            ),
             warn=logger.warning,
         )
+
+    def _children(self, named: tuple[str, ...]) -> tuple[str, ...]:
+        """The connectors of the MultiConnector that this is a child of; none if it is alone."""
+        metadata = self._last_step.kv_connector_metadata if self._last_step is not None else None
+        return connectors_in(metadata, DecodeBenchConnectorMetadata, named)
 
     # Worker side
 
@@ -117,7 +134,7 @@ class DecodeBenchConnector(KVConnectorBase_V1, SupportsHMA):
         self._worker_half.start(metadata)
 
     def get_finished(self, finished_req_ids: set[str]) -> tuple[set[str] | None, set[str] | None]:
-        return None, self._worker_half.take_released()
+        return self._worker_half.take_finished()
 
     def build_connector_worker_meta(self) -> KVConnectorWorkerMetadata | None:
         return self._worker_half.report()
@@ -164,6 +181,7 @@ class DecodeBenchConnector(KVConnectorBase_V1, SupportsHMA):
         self._scheduler_half.allocated(request, block_ids, num_external_tokens)
 
     def build_connector_meta(self, scheduler_output: "SchedulerOutput") -> KVConnectorMetadata:
+        self._last_step = scheduler_output
         return self._scheduler_half.build_meta(scheduler_output)
 
     def update_connector_output(self, connector_output: "KVConnectorOutput") -> None:
@@ -181,7 +199,7 @@ class DecodeBenchConnector(KVConnectorBase_V1, SupportsHMA):
         self, request: "Request", block_ids: tuple[list[int], ...]
     ) -> tuple[bool, dict[str, Any] | None]:
         aborted = request.status in (RequestStatus.FINISHED_ABORTED, RequestStatus.FINISHED_ERROR)
-        return False, self._scheduler_half.finished(request, aborted)
+        return self._scheduler_half.finished(request, block_ids, aborted)
 
     def reset_cache(self) -> bool | None:
         """Nothing is cached here."""

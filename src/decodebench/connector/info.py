@@ -24,8 +24,12 @@ def describe(
     kv_cache_config: "KVCacheConfig",
     limits: Limits,
     fill: ConnectorConfig,
+    children: tuple[str, ...],
 ) -> dict[str, Any]:
-    """Everything a result must say about the engine; see docs/structure.md for the keys."""
+    """Everything a result must say about the engine; see docs/structure.md for the keys.
+
+    `children` are the connectors of the MultiConnector that ours is a child of; none if it is alone.
+    """
     parallel, scheduler, cache, model = (
         config.parallel_config,
         config.scheduler_config,
@@ -67,7 +71,8 @@ def describe(
         "data_parallel_size": parallel.data_parallel_size,
         "data_parallel_rank": parallel.data_parallel_rank,
         "expert_parallel": bool(parallel.enable_expert_parallel),
-        "multi_connector": config.kv_transfer_config.kv_connector != connector.__name__,
+        "multi_connector": bool(children),
+        "connectors": list(children) or [connector.__name__],
     }
 
 

@@ -44,6 +44,14 @@ def layer_spec(group_spec: KVCacheSpec, layer: str) -> KVCacheSpec:
     return group_spec.kv_cache_specs.get(layer, group_spec.first_spec)
 
 
+def page_bytes_per_group(config: KVCacheConfig) -> tuple[int, ...]:
+    """Bytes of one block of each group in one worker, all of its layers together."""
+    sizes = [0] * len(config.kv_cache_groups)
+    for group, _, spec in layer_specs(config):
+        sizes[group] += spec.page_size_bytes
+    return tuple(sizes)
+
+
 def group_shape(group_spec: KVCacheSpec, group_id: int) -> GroupShape:
     """How the group maps tokens to blocks.
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorMetadata, KVConnectorWorkerMetadata
 
-from decodebench.kv.writes import GroupWrites
+from decodebench.kv.writes import GroupWrites, Sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +13,19 @@ class RequestFill:
 
     writes: tuple[GroupWrites, ...]
     num_tokens: int  # external tokens: those the fill stands for
+    sources: tuple[Sources, ...] = ()  # per group, of a fill from donors; empty: the server's numbers
+
+
+@dataclass(frozen=True, slots=True)
+class DonorCopy:
+    """A donor to copy into the bank: its blocks in every group, in the order of their positions.
+
+    The engine keeps them until every worker has named `request_id` as sent, exactly once.
+    """
+
+    donor: int
+    request_id: str
+    blocks: tuple[list[int], ...]
 
 
 @dataclass
@@ -20,12 +33,15 @@ class DecodeBenchConnectorMetadata(KVConnectorMetadata):
     """Scheduler -> workers.
 
     `release` names the requests whose asynchronous load every worker must report as received in this step, exactly
-    once: the engine counts these reports over all workers, and the last one lets the request run.
+    once: the engine counts these reports over all workers, and the last one lets the request run. Workers take `drops`
+    first, then `copies`, then `fills`.
     """
 
     step: int
     fills: dict[str, RequestFill] = field(default_factory=dict)
     release: tuple[str, ...] = ()
+    drops: tuple[int, ...] = ()  # donors to free, before the copies
+    copies: tuple[DonorCopy, ...] = ()
 
     @property
     def reqs_to_fill(self) -> dict[str, tuple[tuple[list[int], ...], int]]:
@@ -50,14 +66,25 @@ class JobReport:
     error: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class KeepReport:
+    """One worker has copied a donor (and named its request as sent): the pages it holds per KV cache group."""
+
+    donor: int
+    rank: int
+    pages: tuple[int, ...]
+    error: str | None = None
+
+
 @dataclass
 class WorkerReport(KVConnectorWorkerMetadata):
     """Workers -> scheduler. Present in every step, so that the scheduler half sees each step's outputs come back."""
 
     step: int
     jobs: tuple[JobReport, ...] = ()
+    kept: tuple[KeepReport, ...] = ()
 
     def aggregate(self, other: KVConnectorWorkerMetadata) -> "WorkerReport":
         assert isinstance(other, WorkerReport), f"cannot aggregate with {type(other).__name__}"
         assert self.step == other.step, f"workers report different steps: {self.step} and {other.step}"
-        return WorkerReport(self.step, self.jobs + other.jobs)
+        return WorkerReport(self.step, self.jobs + other.jobs, self.kept + other.kept)

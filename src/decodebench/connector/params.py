@@ -1,6 +1,8 @@
 """What a request may ask of the connector: the `decodebench` key of its `kv_transfer_params`.
 
-    {"decodebench": {"fill": true, "info": false, "cohort": {"id": "p3r1", "size": 8, "timeout_s": 600}}}
+    {"decodebench": {"fill": true, "info": false, "cohort": {"id": "p3r1", "size": 8, "timeout_s": 600},
+                     "donors": ["d0", "d1"], "seed": 3}}
+    {"decodebench": {"donor": {"id": "d0"}, "forget": ["d9"]}}
 
 Values come from anybody who can reach the API, and an exception in a scheduler hook ends the engine. So parsing never
 raises: a request that asks for something wrong is run normally, and its response says what was wrong.
@@ -15,6 +17,8 @@ MAX_COHORT = 1 << 20  # members; far above any max_num_seqs
 DEFAULT_TIMEOUT_S = 600.0
 MAX_TIMEOUT_S = 24 * 3600.0
 MAX_ID_LENGTH = 256
+MAX_DONORS = 4096  # named by one request
+MAX_SEED = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,10 @@ class RequestParams:
     fill: bool = True
     info: bool = False
     cohort: CohortParams | None = None
+    donor: str | None = None  # become the donor of this name
+    donors: tuple[str, ...] = ()  # fill from these
+    seed: int = 0  # which pages of which donors
+    forget: tuple[str, ...] = ()
     error: str | None = None
     given: bool = False  # whether the request named our key at all
 
@@ -69,38 +77,72 @@ class _Refused(Exception):
 
 
 def _parse(asked: Any) -> RequestParams:
-    table = _table("", asked, {"fill", "info", "cohort"})
+    table = _table("", asked, {"fill", "info", "cohort", "donor", "donors", "seed", "forget"})
     fill = _flag(".fill", table.get("fill", True))
     info = _flag(".info", table.get("info", False))
+    forget = _ids(".forget", table["forget"]) if "forget" in table else ()
+    if "donor" in table:
+        for other in ("cohort", "donors", "seed"):
+            if other in table:
+                raise _Refused(f".donor and .{other} exclude each other: a donor is really prefilled")
+        if table.get("fill"):
+            raise _Refused(".donor is really prefilled; leave out fill, or set it to false")
+        name = _id(".donor.id", _table(".donor", table["donor"], {"id"}).get("id"))
+        return RequestParams(fill=False, info=info, donor=name, forget=forget, given=True)
     cohort = table.get("cohort")
-    if cohort is None:
-        return RequestParams(fill=fill, info=info, given=True)
-    if not fill:
-        raise _Refused(
-            ".cohort needs fill: a cohort is released when its fills are done; leave out fill or the cohort"
-        )
-    return RequestParams(fill=True, info=info, cohort=_cohort(cohort), given=True)
+    for other in ("cohort", "donors"):
+        if not fill and table.get(other) is not None:
+            raise _Refused(f".{other} needs fill; leave out fill: false, or the {other}")
+    donors = _ids(".donors", table["donors"]) if "donors" in table else ()
+    if "seed" in table and not donors:
+        raise _Refused(".seed needs donors: it chooses among their pages")
+    return RequestParams(
+        fill=fill,
+        info=info,
+        cohort=None if cohort is None else _cohort(cohort),
+        donors=donors,
+        seed=_seed(table.get("seed", 0)),
+        forget=forget,
+        given=True,
+    )
 
 
 def _cohort(asked: Any) -> CohortParams:
     table = _table(".cohort", asked, {"id", "size", "timeout_s"})
     name, size, timeout = table.get("id"), table.get("size"), table.get("timeout_s", DEFAULT_TIMEOUT_S)
-    # Printable ASCII: the id goes back in the response, and a lone surrogate there cannot be encoded.
-    if (
-        not isinstance(name, str)
-        or not 0 < len(name) <= MAX_ID_LENGTH
-        or not (name.isascii() and name.isprintable())
-    ):
-        raise _Refused(
-            f".cohort.id must be 1 to {MAX_ID_LENGTH} printable ASCII characters, got {_short(name)}"
-        )
     if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= MAX_COHORT:
         raise _Refused(f".cohort.size must be a whole number from 1 to {MAX_COHORT}, got {_short(size)}")
     if not _is_seconds(timeout):
         raise _Refused(
             f".cohort.timeout_s must be seconds above 0, at most {MAX_TIMEOUT_S:.0f}, got {_short(timeout)}"
         )
-    return CohortParams(name, size, float(timeout))
+    return CohortParams(_id(".cohort.id", name), size, float(timeout))
+
+
+def _id(path: str, value: Any) -> str:
+    # Printable ASCII: the id goes back in the response, and a lone surrogate there cannot be encoded.
+    if (
+        not isinstance(value, str)
+        or not 0 < len(value) <= MAX_ID_LENGTH
+        or not (value.isascii() and value.isprintable())
+    ):
+        raise _Refused(f"{path} must be 1 to {MAX_ID_LENGTH} printable ASCII characters, got {_short(value)}")
+    return value
+
+
+def _ids(path: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not 0 < len(value) <= MAX_DONORS:
+        raise _Refused(f"{path} must be a list of 1 to {MAX_DONORS} donor ids, got {_short(value)}")
+    ids = tuple(_id(f"{path}[{at}]", each) for at, each in enumerate(value))
+    if len(set(ids)) < len(ids):
+        raise _Refused(f"{path} names a donor twice")
+    return ids
+
+
+def _seed(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_SEED:
+        raise _Refused(f".seed must be a whole number from 0 to {MAX_SEED}, got {_short(value)}")
+    return value
 
 
 def _table(path: str, value: Any, known: set[str]) -> dict[str, Any]:

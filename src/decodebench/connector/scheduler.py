@@ -4,13 +4,14 @@ One instance lives in the scheduler's process of every DP rank. Its hooks run in
 raise, whatever a request asks for.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from decodebench.connector.cohort import Answer, Cohort, Phase, StartLine
 from decodebench.connector.config import ConnectorConfig
+from decodebench.connector.donors import Donors, Unusable
 from decodebench.connector.ledger import Filled, Ledger
 from decodebench.connector.limits import Limits
 from decodebench.connector.metadata import DecodeBenchConnectorMetadata, RequestFill, WorkerReport
@@ -34,6 +35,7 @@ class SchedulerHalf:
         num_workers: workers that each report every fill (TP x PP of this scheduler).
         log: where the steps are recorded.
         salt_matters: whether filled blocks would be found by later requests (prefix caching is on).
+        donors: the donors that requests are filled from.
         info: describes the engine when a request asks for it.
         warn: the engine's logger.
     """
@@ -46,6 +48,7 @@ class SchedulerHalf:
         num_workers: int,
         log: StepLog,
         salt_matters: bool,
+        donors: Donors,
         info: Callable[[], dict[str, Any]],
         warn: Callable[[str], None],
     ) -> None:
@@ -55,14 +58,16 @@ class SchedulerHalf:
         self._num_workers = num_workers
         self._log = log
         self._salt_matters = salt_matters
+        self._donors = donors
         self._info = info
         self._warn = warn
         self._ledger = Ledger(num_workers)
-        self._line = StartLine(limits.misfit, self._has_room)
+        self._line = StartLine(limits.misfit, self._has_room, self._has_content)
         self._composition = Composition()
         self._free_blocks: Callable[[], int] = lambda: limits.num_blocks - 1
         self._requests: dict[str, RequestParams] = {}
         self._errors: dict[str, str] = {}
+        self._copied: dict[str, tuple[int, ...]] = {}  # pages per group that come from donors
         self._offers: dict[
             str, tuple[int, bool]
         ] = {}  # asked, not yet allocated: (local tokens, asynchronous)
@@ -84,12 +89,21 @@ class SchedulerHalf:
         params = RequestParams.parse(request.kv_transfer_params)
         error = params.error
         if params.fill and (refusal := self._unsalted(request)) is not None:
-            params, error = replace(params, fill=False, cohort=None), refusal
+            params, error = replace(params, fill=False, cohort=None, donors=()), refusal
+        if params.forget:
+            error = self._donors.forget(params.forget) or error
+        if params.donor is not None and (refusal := self._refused_donor(request, params.donor)) is not None:
+            params, error = replace(params, donor=None), refusal
+        missing = self._donors.missing(params.donors)
+        if missing is not None:
+            params, error = replace(params, donors=()), missing
         self._requests[request_id] = params
         self._composition.add(request_id, request.num_prompt_tokens)
         if params.cohort is not None:
             end = min(request.num_tokens + request.max_tokens, self._limits.max_model_len)
-            error = self._line.arrive(request_id, params.cohort, end, monotonic_ns())
+            error = self._line.arrive(request_id, params.cohort, end, monotonic_ns()) or error
+            if missing is not None and (cohort := self._line.cohort_of(request_id)) is not None:
+                self._line.fail(cohort, f"cohort {cohort.params.id!r}: {missing}")
         if error is not None:
             self._errors[request_id] = error
 
@@ -101,9 +115,13 @@ class SchedulerHalf:
         request_id = request.request_id
         if request_id not in self._requests:
             self.new_request(request)
-        if not self._requests[request_id].fill:
+        params = self._requests[request_id]
+        if not params.fill:
             return 0, False
-        external = request.num_tokens - 1 - local
+        # NOTE: a donor stands for the prompt only. What a preempted request had put out is computed again, so that
+        # it goes on as it would have; with made-up numbers it would not matter.
+        known = request.num_prompt_tokens if params.donors else request.num_tokens
+        external = known - 1 - local
         held = False
         if request.num_preemptions == 0 and self._line.cohort_of(request_id) is not None:
             answer = self._line.answer(request_id, external)
@@ -111,6 +129,9 @@ class SchedulerHalf:
                 self._gated += 1
                 return None, False
             held = answer is Answer.HOLD
+        elif self._donors.on_their_way(params.donors):
+            self._gated += 1
+            return None, False
         if external <= 0:
             return 0, False
         self._offers[request_id] = (local, held or self._config.async_fill)
@@ -133,7 +154,10 @@ class SchedulerHalf:
         writes = [GroupWrites()] * len(self._limits.shapes)
         for group in self._transfer_groups:
             writes[group] = select(self._limits.shapes[group], block_ids[group], local, local + external)
-        self._ledger.order(request_id, RequestFill(tuple(writes), external))
+        fill = self._with_content(
+            request_id, RequestFill(tuple(writes), external), block_ids, local + external
+        )
+        self._ledger.order(request_id, fill)
 
     def build_meta(self, output: "SchedulerOutput") -> DecodeBenchConnectorMetadata:
         """The step's orders to the workers; records what the step computes."""
@@ -143,7 +167,9 @@ class SchedulerHalf:
         if self._line.has_expiring:
             self._line.expire(now)
         orders = self._ledger.take_orders(step)
-        meta = DecodeBenchConnectorMetadata(step, orders, self._releases(step) if self._filled else ())
+        releases = self._releases(step) if self._filled else ()
+        copies, drops = self._donors.take_orders()
+        meta = DecodeBenchConnectorMetadata(step, orders, releases, drops, copies)
         if self._log.wanted:
             self._log.scheduled(self._row(step, now, output))
         self._gated = 0
@@ -155,18 +181,35 @@ class SchedulerHalf:
         for job in report.jobs:
             for filled in self._ledger.report(job):
                 self._note_filled(filled)
+        for kept in report.kept:
+            if (error := self._donors.report(kept)) is not None:
+                self._warn(f"DecodeBenchConnector: {error}")
 
-    def finished(self, request: "Request", aborted: bool) -> dict[str, Any] | None:
-        """A request is over. What its response carries under our key, or None when there is nothing to say."""
+    def finished(
+        self, request: "Request", block_ids: tuple[list[int], ...], aborted: bool
+    ) -> tuple[bool, dict[str, Any] | None]:
+        """A request is over. Whether its blocks are still to be copied (the workers then name it as sent), and what its
+        response carries under our key, or None when there is nothing to say."""
         request_id = request.request_id
         answer: dict[str, Any] = {}
         params = self._requests.pop(request_id, None)
+        copying = False
+        if params is not None and params.donor is not None:
+            complete = not aborted and request.num_computed_tokens >= request.num_prompt_tokens
+            donor, refusal = self._donors.finish(request_id, block_ids, request.num_prompt_tokens, complete)
+            copying = donor is not None
+            if donor is not None:
+                answer["donor"] = donor.describe()
+            elif refusal is not None:
+                self._errors.setdefault(request_id, refusal)
+        if (copied := self._copied.pop(request_id, None)) is not None:
+            answer["donor_pages"] = list(copied)
         cohort = self._line.cohort_of(request_id)
         error = self._errors.pop(request_id, None) or (cohort.error if cohort else None)
         if error is not None:
             answer["error"] = error
         if params is not None and params.info:
-            answer["info"] = self._info()
+            answer["info"] = self._info() | {"donor_bank": self._donors.describe()}
         if cohort is not None and not aborted:
             answer["cohort"] = self._describe(cohort)
             if cohort.phase is Phase.RELEASED and self._carries_log(request_id, cohort):
@@ -177,13 +220,43 @@ class SchedulerHalf:
             self._log.stop()
         self._offers.pop(request_id, None)
         self._composition.remove(request_id)
-        return {KEY: answer} if answer else None
+        return copying, {KEY: answer} if answer else None
 
     def close(self) -> None:
         self._log.close()
 
     def _has_room(self, ends: list[int]) -> bool:
         return self._limits.blocks_needed(ends) + self._limits.watermark_blocks <= self._free_blocks()
+
+    def _has_content(self, members: Iterable[str]) -> bool:
+        """Whether no member waits for a donor that is on its way."""
+        return not any(
+            self._donors.on_their_way(self._requests[member].donors)
+            for member in members
+            if member in self._requests
+        )
+
+    def _refused_donor(self, request: "Request", donor_id: str) -> str | None:
+        if request.max_tokens != 1:
+            return f"not kept: a donor ends by its prompt; send max_tokens 1, got {request.max_tokens}"
+        return self._donors.ask(donor_id, request.request_id)
+
+    def _with_content(
+        self, request_id: str, fill: RequestFill, block_ids: tuple[list[int], ...], total: int
+    ) -> RequestFill:
+        """The fill from the donors that the request names; from none, or where that cannot be, as it is."""
+        params = self._requests[request_id]
+        if not params.donors:
+            return fill
+        try:
+            writes, sources = self._donors.plan(params.donors, params.seed, block_ids, fill.writes, total)
+        except Unusable as reason:
+            if (cohort := self._line.cohort_of(request_id)) is not None:
+                self._line.fail(cohort, f"cohort {cohort.params.id!r}: {reason}")
+            self._errors[request_id] = f"filled with the server's numbers: {reason}"
+            return fill
+        self._copied[request_id] = tuple(len(each.pages) for each in sources)
+        return RequestFill(writes, fill.num_tokens, sources)
 
     def _unsalted(self, request: "Request") -> str | None:
         """Why an unsalted request may not be filled, or None; warns once where the owner allows it."""

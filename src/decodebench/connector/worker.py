@@ -1,19 +1,30 @@
 """The worker half: writes what the scheduler half orders, and reports what it wrote.
 
 One instance lives in every worker process, on the worker's own shard of the KV cache. The engine's step calls it in
-this order: `start` (with the step's orders), `take_released`, `report`.
+this order: `start` (with the step's orders), `take_finished`, `report`. All orders are jobs of one executor, in order:
+a donor is copied before the first fill that takes its pages, and freed after the last.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from decodebench.connector.config import ConnectorConfig
 from decodebench.connector.layout import group_shape, layer_specs, page_content
-from decodebench.connector.metadata import DecodeBenchConnectorMetadata, JobReport, RequestFill, WorkerReport
+from decodebench.connector.metadata import (
+    DecodeBenchConnectorMetadata,
+    DonorCopy,
+    JobReport,
+    KeepReport,
+    RequestFill,
+    WorkerReport,
+)
 from decodebench.fill import (
     Constant,
     Content,
+    DonorBank,
     Executor,
     FillExecutor,
     GroupPages,
@@ -22,7 +33,6 @@ from decodebench.fill import (
     Normal,
 )
 from decodebench.kv.content import Zeros
-from decodebench.kv.writes import GroupWrites
 
 if TYPE_CHECKING:
     from vllm.v1.kv_cache_interface import KVCacheConfig
@@ -57,9 +67,12 @@ class WorkerHalf:
         }
         self._content = _content(config)
         self._groups: dict[int, GroupPages] = {}
+        self._bank = DonorBank(self._groups)
         self._executor: Executor[tuple[int, ...]] | None = None
         self._step = -1
         self._released: set[str] = set()
+        self._jobs: list[JobReport] = []
+        self._kept: list[KeepReport] = []
 
     def register(self, kv_caches: Mapping[str, Any]) -> None:
         """Take the engine's KV cache tensors.
@@ -94,25 +107,28 @@ class WorkerHalf:
         self._executor = FillExecutor(device) if self._config.async_fill else ImmediateExecutor()
 
     def start(self, metadata: DecodeBenchConnectorMetadata) -> None:
-        """Take the step's orders. With `async_fill` off the fills are complete on return."""
+        """Take the step's orders. With `async_fill` off they are carried out on return."""
         self._step = metadata.step
         self._released.update(metadata.release)
-        if not metadata.fills:
-            return
-        assert self._executor is not None, "a fill was ordered before the KV caches were registered"
-        fills = list(metadata.fills.values())
-        self._executor.submit(metadata.step, lambda: self._write(fills))
+        for donor in metadata.drops:
+            self._submit(donor, partial(self._drop, donor))
+        for copy in metadata.copies:
+            self._submit(copy, partial(self._bank.keep, copy.donor, copy.blocks))
+        if metadata.fills:
+            fills = list(metadata.fills.values())
+            self._submit(_FillJob(metadata.step), partial(self._write, fills))
 
-    def take_released(self) -> set[str] | None:
-        """Requests to name as received in this step: each exactly once."""
+    def take_finished(self) -> tuple[set[str] | None, set[str] | None]:
+        """Requests to name as sent and as received in this step: each exactly once."""
+        sent = self._collect()
         released, self._released = self._released, set()
-        return released or None
+        return sent or None, released or None
 
     def report(self) -> WorkerReport:
-        """The step's number, and the fills that have ended since the last report."""
-        finished = self._executor.finished() if self._executor is not None else []
-        jobs = tuple(self._job_report(int(str(step)), outcome) for step, outcome in finished)
-        return WorkerReport(self._step, jobs)
+        """The step's number, and what has ended since the last report."""
+        jobs, self._jobs = self._jobs, []
+        kept, self._kept = self._kept, []
+        return WorkerReport(self._step, tuple(jobs), tuple(kept))
 
     def close(self) -> None:
         if self._executor is None:
@@ -122,24 +138,65 @@ class WorkerHalf:
         except TimeoutError as error:
             logger.warning("DecodeBenchConnector: %s", error)
 
+    def _submit(self, key: "_FillJob | DonorCopy | int", job: Callable[[], tuple[int, ...]]) -> None:
+        assert self._executor is not None, "a fill was ordered before the KV caches were registered"
+        self._executor.submit(key, job)
+
+    def _drop(self, donor: int) -> tuple[int, ...]:
+        self._bank.drop(donor)
+        return ()
+
+    def _collect(self) -> set[str]:
+        """Take note of the jobs that have ended; the requests whose blocks are copied."""
+        sent = set()
+        for key, outcome in self._executor.finished() if self._executor is not None else []:
+            if isinstance(key, _FillJob):
+                self._jobs.append(self._job_report(key.step, outcome))
+            elif isinstance(key, DonorCopy):
+                sent.add(key.request_id)
+                self._kept.append(self._keep_report(key.donor, outcome))
+        return sent
+
     def _write(self, fills: list[RequestFill]) -> tuple[int, ...]:
         """Write one step's fills; the blocks written per KV cache group."""
+        numbers = [fill for fill in fills if not fill.sources]
+        copied = [fill for fill in fills if fill.sources]
         return tuple(
-            self._write_group(group, [fill.writes[group] for fill in fills])
+            self._write_group(group, numbers, copied)
             for group in range(len(self._kv_cache_config.kv_cache_groups))
         )
 
-    def _write_group(self, group: int, writes: list[GroupWrites]) -> int:
-        if not any(each.num_blocks for each in writes):
-            return 0
-        pages = self._groups[group]
-        return pages.write(self._content, pages.prepare(writes)).pages // len(pages.pages)
+    def _write_group(self, group: int, numbers: list[RequestFill], copied: list[RequestFill]) -> int:
+        writes = [fill.writes[group] for fill in numbers]
+        copies = [(fill.writes[group], fill.sources[group]) for fill in copied]
+        blocks = 0
+        if any(each.num_blocks for each in writes):
+            pages = self._groups[group]
+            blocks += pages.write(self._content, pages.prepare(writes)).pages // len(pages.pages)
+        if any(each.num_blocks for each, _ in copies):
+            prepared = self._bank.prepare(group, copies)
+            self._bank.write(group, prepared)
+            blocks += prepared.num_blocks
+        return blocks
 
     def _job_report(self, step: int, outcome: tuple[int, ...] | Exception) -> JobReport:
         if isinstance(outcome, Exception):
             logger.error("DecodeBenchConnector: the fill of step %d failed", step, exc_info=outcome)
             return JobReport(step, self._rank, (), f"{type(outcome).__name__}: {outcome}")
         return JobReport(step, self._rank, outcome)
+
+    def _keep_report(self, donor: int, outcome: tuple[int, ...] | Exception) -> KeepReport:
+        if isinstance(outcome, Exception):
+            logger.error("DecodeBenchConnector: copying donor %d failed", donor, exc_info=outcome)
+            return KeepReport(donor, self._rank, (), f"{type(outcome).__name__}: {outcome}")
+        return KeepReport(donor, self._rank, outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class _FillJob:
+    """Key of the fills that one step ordered."""
+
+    step: int
 
 
 def _content(config: ConnectorConfig) -> Content:

@@ -9,6 +9,7 @@ group.write(content, group.prepare([GroupWrites(whole=[3, 4, 5])]))
 
 from decodebench.fill.base import Content
 from decodebench.fill.constant import Constant
+from decodebench.fill.donor import DonorBank
 from decodebench.fill.executor import Executor, FillExecutor, ImmediateExecutor
 from decodebench.fill.group import GroupPages, Written
 from decodebench.fill.normal import Normal
@@ -18,6 +19,7 @@ from decodebench.fill.runs import PreparedWrites
 __all__ = [
     "Constant",
     "Content",
+    "DonorBank",
     "Executor",
     "FillExecutor",
     "GroupPages",

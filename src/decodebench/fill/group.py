@@ -42,6 +42,10 @@ class GroupPages:
         _check_disjoint(list(distinct.values()))
         return cls(block_size, tuple(pages for _, pages in distinct.values()))
 
+    @property
+    def device(self) -> torch.device:
+        return self.pages[0].device
+
     def prepare(self, writes: Iterable[GroupWrites]) -> PreparedWrites:
         """Merge the writes of one step's requests; see `prepare_writes` for what it refuses."""
         return prepare_writes(

@@ -61,8 +61,9 @@ class Pages:
         return self.layout, tuple(view.dtype for view in (self.page, *self.fields)), self.device
 
     def dense_copies(self, raw: torch.Tensor) -> "Pages":
-        """Pages of the same layout over `raw`, `uint8[num_pages, bank_stride(page_bytes)]` on the same device."""
-        piece = Piece(raw.untyped_storage(), 0, raw.stride(0), self.layout.compact())
+        """Pages of the same layout over `raw`, `uint8[num_pages, bank_stride(page_bytes)]`, aligned for wide words."""
+        base = int(raw.storage_offset())
+        piece = Piece(raw.untyped_storage(), base, raw.stride(0), self.layout.compact())
         return Pages.of(piece, raw.shape[0], like=self)
 
 

@@ -118,8 +118,8 @@ def prepare_writes(
         whole.update(each.whole)
         zero.update(each.zero)
         for part in each.partial:
-            parts.setdefault(part.block_id, _token_range(part, block_size))
-    _check_ids(whole | zero | parts.keys(), num_blocks)
+            parts.setdefault(part.block_id, token_range(part, block_size))
+    check_ids(whole | zero | parts.keys(), num_blocks)
     whole.update(block for block, tokens in parts.items() if tokens == (0, block_size))
     zero.update(block for block, tokens in parts.items() if tokens == (0, 0))
     by_tokens: dict[tuple[int, int], list[int]] = {}
@@ -137,13 +137,13 @@ def prepare_writes(
     )
 
 
-def _token_range(part: PartialBlock, block_size: int) -> tuple[int, int]:
+def token_range(part: PartialBlock, block_size: int) -> tuple[int, int]:
     if not 0 <= part.first_token <= part.end_token <= block_size:
         raise ValueError(f"{part} lies outside of a block of {block_size} tokens")
     return part.first_token, part.end_token
 
 
-def _check_ids(ids: set[int], num_blocks: int) -> None:
+def check_ids(ids: set[int], num_blocks: int) -> None:
     if ids and not 1 <= min(ids) <= max(ids) < num_blocks:
         raise ValueError(
             f"block ids {min(ids)} to {max(ids)} cannot be filled: the pool has blocks 1 to {num_blocks - 1}, "

@@ -29,8 +29,19 @@ class GroupWrites:
 
     whole: Sequence[int] = ()  # ids of blocks whose every row gets content
     partial: Sequence[PartialBlock] = ()
-    zero: Sequence[int] = ()  # ids of blocks that are zeroed whole (scratch of state groups, circular buffers)
+    zero: Sequence[
+        int
+    ] = ()  # ids of blocks that are zeroed whole (scratch of state groups, circular buffers)
 
     @property
     def num_blocks(self) -> int:
         return len(self.whole) + len(self.partial) + len(self.zero)
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where the content of a group's blocks is copied from: for each of [*whole, *partial], in that order, a donor's
+    number in the bank and one of the pages that the bank holds of it in this group."""
+
+    donors: Sequence[int] = ()
+    pages: Sequence[int] = ()
