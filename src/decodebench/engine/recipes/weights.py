@@ -6,8 +6,9 @@ activations vanish, greedy answers repeat one token and experts are not chosen b
 
 Scale: the family's `initializer_range` belongs to the family's width. A projection's gain is
 `initializer_range x sqrt(width)`, so a model shrunk in width keeps the gain by a range grown by the root of the
-shrinkage (`range_at_width`). With the family's range at a 16th of its width the token-independent part of the residual
-takes over within four layers and greedy decoding falls into cycles of one to three tokens (measured; docs/log.md).
+shrinkage (`range_at_width`). With the family's range at a 16th of its width, the part of the residual that is the same
+for all tokens takes over within four layers (measured on tiny-llama, 2,000-token prompts: 3 or 4 distinct tokens among
+24 greedy ones at a range of 0.02, 24 of 24 at 0.08).
 """
 
 import json
