@@ -4,6 +4,7 @@ import json
 import shutil
 import signal
 
+import psutil
 import pytest
 
 from tests.e2e.command import GONE_WITHIN_S, Command
@@ -39,6 +40,12 @@ def kept(document):
     }
 
 
+def engine_core(command: Command) -> psutil.Process:
+    """The process that schedules, below the server's."""
+    (core,) = (each for each in command.family() if "EngineCore" in " ".join(each.cmdline()))
+    return core
+
+
 def test_sigterm_while_the_engine_starts(run):
     command = run(*LONG)
     command.until_said("waiting for vLLM to start")
@@ -67,9 +74,7 @@ def test_ctrl_c_while_it_measures(run, tmp_path):
 def test_an_engine_that_is_killed(run, tmp_path):
     command = run(*LONG, *PRECISE, "--json")
     command.until_repeats(4)
-    cores = [process for process in command.family() if "EngineCore" in " ".join(process.cmdline())]
-    assert len(cores) == 1, [process.cmdline() for process in command.family()]
-    cores[0].kill()
+    engine_core(command).kill()
     assert command.wait() == 3
     assert command.left_behind() == []
     assert "EngineCore" in command.stderr or "EngineDead" in command.stderr
@@ -78,6 +83,17 @@ def test_an_engine_that_is_killed(run, tmp_path):
     assert document["status"] == "failed"
     assert len(kept(document)) >= 4
     assert Command(tmp_path, "show", str(command.out), "--verify").wait() == 0
+
+
+@pytest.mark.matrix
+def test_an_engine_that_hangs_is_told_as_stuck_and_ended(run):
+    command = run(*LONG, *PRECISE, "--stall-timeout", "6s", "--json")
+    command.until_repeats(2)
+    engine_core(command).suspend()
+    assert command.wait() in (0, 4)
+    assert command.left_behind() == []
+    reasons = [detail["reason"] or "" for detail in kept(command.stored).values()]
+    assert any("stuck: nothing changed on the server for 6 s" in reason for reason in reasons)
 
 
 def test_a_killed_decodebench_leaves_no_engine_and_can_be_resumed(run, tmp_path):
