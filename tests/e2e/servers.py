@@ -3,8 +3,9 @@
 A case names the server it runs on (`on(GEMMA3)`); `conftest.py` puts the cases of one server beside each other.
 """
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 
@@ -17,7 +18,8 @@ from decodebench.bench.point_state import PointPlan
 from decodebench.bench.prompts import PromptSource
 from decodebench.bench.window_plan import WindowPlan
 from decodebench.engine import recipes
-from decodebench.engine.command import build_command
+from decodebench.engine.command import CONNECTOR_MODULE, build_command
+from decodebench.engine.composition import Siblings
 from decodebench.engine.server import Server
 from decodebench.errors import EngineFailed
 
@@ -37,6 +39,9 @@ class ServerKind:
     connector: Mapping[str, object] = field(default_factory=dict)
     traced: bool = False  # the connector writes its steps to files
     with_connector: bool = True
+    module: str = CONNECTOR_MODULE  # that the connector's class is loaded from
+    before: tuple[str, ...] = ()  # connectors asked before ours; DIRECTORY in them is the server's own folder
+    after: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self.name
@@ -63,10 +68,11 @@ def on(*kinds: ServerKind) -> pytest.MarkDecorator:
 class Running:
     """A server that answers, and what it said of itself."""
 
-    def __init__(self, server: Server, target: Target, trace_dir: Path | None) -> None:
+    def __init__(self, server: Server, target: Target, trace_dir: Path | None, directory: Path) -> None:
         self.server = server
         self.target = target
         self.trace_dir = trace_dir
+        self.directory = directory
         ranks = describe_ranks(target)
         self.facts = EngineFacts.of(ranks) if ranks else None
         self._numbers = count()
@@ -130,22 +136,30 @@ class Servers:
 
     def _start(self, kind: ServerKind) -> Running:
         recipe = recipes.get(kind.recipe)
-        trace_dir = self._directory / kind.name / "trace" if kind.traced else None
+        directory = self._directory / kind.name
+        trace_dir = directory / "trace" if kind.traced else None
+        before, after = (
+            [text.replace("DIRECTORY", str(directory)) for text in texts]
+            for texts in (kind.before, kind.after)
+        )
         command = build_command(
             str(recipe.materialise()),
             kind.args,
             {**kind.connector, **({"trace_dir": str(trace_dir)} if trace_dir else {})},
             recipe_args=recipe.vllm_args,
             env={**recipe.env, "OMP_NUM_THREADS": "1"},
+            siblings=Siblings.read(before, after),
         )
-        spec = command.server_spec(self._directory / kind.name / "server.log", STARTUP_TIMEOUT_S)
+        spec = command.server_spec(directory / "server.log", STARTUP_TIMEOUT_S)
+        if kind.module != CONNECTOR_MODULE:
+            spec = loading(spec, kind.module)
         if not kind.with_connector:
             spec = without_connector(spec)
         spec.log_path.parent.mkdir(parents=True, exist_ok=True)
         server = Server(spec)
         server.start()
         try:
-            return Running(server, Target(server.base_url, command.served_model_name), trace_dir)
+            return Running(server, Target(server.base_url, command.served_model_name), trace_dir, directory)
         except BaseException:
             server.stop()
             raise
@@ -161,3 +175,10 @@ def without_connector(spec):
         log_path=spec.log_path,
         startup_timeout_s=spec.startup_timeout_s,
     )
+
+
+def loading(spec, module: str):
+    """The same server with the connector's class of another module."""
+    at = spec.args.index("--kv-transfer-config") + 1
+    config = json.loads(spec.args[at]) | {"kv_connector_module_path": module}
+    return replace(spec, args=(*spec.args[:at], json.dumps(config), *spec.args[at + 1 :]))

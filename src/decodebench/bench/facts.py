@@ -70,6 +70,7 @@ class EngineFacts:
             vllm_version=facts["vllm_version"],
             connector=facts["connector"]["class"],
             connector_version=facts["connector"]["version"],
+            connectors=tuple(facts["connectors"]),
             devices=(facts["device"],) * devices,
             dtype=facts["dtype"],
             kv_cache_dtype=facts["kv_cache_dtype"],

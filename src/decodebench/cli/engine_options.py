@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from math import isfinite, nan
 
 from decodebench.engine.command import EngineCommand, build_command
+from decodebench.engine.composition import AFTER, BEFORE, Siblings
 from decodebench.engine.server import STARTUP_TIMEOUT_S
 from decodebench.errors import UserError
 
@@ -31,6 +32,21 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
         "--fill-std", type=_number, metavar="X", help="spread of a normal fill (default: 0.015)"
     )
     parser.add_argument(
+        AFTER,
+        action="append",
+        default=[],
+        metavar="JSON",
+        help="run another KV connector beside ours, in a MultiConnector: its transfer config, as in "
+        '\'{"kv_connector": "OffloadingConnector", "kv_role": "kv_both"}\' (repeatable)',
+    )
+    parser.add_argument(
+        BEFORE,
+        action="append",
+        default=[],
+        metavar="JSON",
+        help="the same, but asked before ours: where it has tokens of a request, it wins and the point is invalid",
+    )
+    parser.add_argument(
         "--startup-timeout",
         type=_seconds,
         default=STARTUP_TIMEOUT_S,
@@ -54,6 +70,7 @@ def command_of(args: argparse.Namespace) -> EngineCommand:
     from decodebench.engine.models import resolve_model
 
     config = connector_config_of(args)
+    siblings = Siblings.read(args.with_connector_first, args.with_connector)
     build_command(args.model, args.engine_args, config)  # wrong input is told before any file is made
     model = resolve_model(args.model)
     return build_command(
@@ -62,6 +79,7 @@ def command_of(args: argparse.Namespace) -> EngineCommand:
         config,
         recipe_args=model.vllm_args,
         env=model.env,
+        siblings=siblings,
     )
 
 

@@ -56,6 +56,11 @@ def read(args: argparse.Namespace) -> RunRequest:
         raise UserError(
             "--url and options after `--` cannot be used together", "the server at --url runs already"
         )
+    if args.url is not None and (args.with_connector or args.with_connector_first):
+        raise UserError(
+            "--url and --with-connector cannot be used together",
+            "the server at --url runs already: start it with `decodebench serve --with-connector ...`",
+        )
     if args.url is not None and not re.match(r"https?://[^/]+", args.url):
         raise UserError(f"--url {args.url}: not a URL", "write it as http://127.0.0.1:8000")
     return RunRequest(

@@ -103,6 +103,7 @@ def _fingerprint(request: RunRequest, command: EngineCommand | None) -> dict[str
         "url": request.url,
         "model": Path(command.model).name if command else request.args.model,
         "engine_args": list(request.args.engine_args),
+        "connectors": list(command.siblings.names) if command else [],
         "fill": {"content": settings.fill.content, **settings.fill.params},
         "batch_sizes": list(settings.batch_sizes),
         "context_lens": list(settings.context_lens),
@@ -153,6 +154,8 @@ def dry_run(request: RunRequest) -> int:
     if request.url is not None:
         raise UserError("--dry-run plans an engine that would be started", "leave out --url")
     command, _ = _command(request)
+    for warning in command.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
     found = forecast(command, request.points, request.settings)
     print_forecast(found, request.settings.max_time_s, sys.stdout)
     return EXIT_OK if any(point.fits is not False for point in found.points) else EXIT_NO_VALID_POINT

@@ -39,11 +39,15 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(args: argparse.Namespace) -> int:
     from decodebench.cli.engine_options import command_of
+    from decodebench.engine.preflight import preflight
 
+    command, _ = preflight(command_of(args))
+    for warning in command.warnings:
+        _say(f"warning: {warning}")
     if args.print:
-        print(shell_command(command_of(args)))
+        print(shell_command(command))
         return 0
-    _serve(command_of(args), args)
+    _serve(command, args)
     return 0
 
 
@@ -64,8 +68,6 @@ def _serve(command: EngineCommand, args: argparse.Namespace) -> None:
     from decodebench.engine.proof import prove_connector
     from decodebench.engine.server import Server
 
-    for warning in command.warnings:
-        _say(f"warning: {warning}")
     log_path = args.log or Path(tempfile.mkdtemp(prefix="decodebench-")) / "server.log"
     _say(f"starting vLLM with {command.model}; its log: {log_path}")
     with Server(command.server_spec(log_path, args.startup_timeout)) as server:

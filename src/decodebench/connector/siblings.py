@@ -1,8 +1,8 @@
 """The connectors that the engine asks beside ours, when ours is a child of a MultiConnector.
 
 NOTE: a child gets a copy of the engine's configuration in which the transfer config is its own (vLLM 0.32
-`v1/multi_connector.py _get_connector_classes_and_configs`), so that cannot tell it from a connector that is alone. What a
-step's scheduler output carries can: the metadata of all children in their order, or ours alone.
+`v1/multi_connector.py _get_connector_classes_and_configs`), which looks as if it were alone. What the scheduler's
+output of a step carries tells: the metadata of all children in their order, or ours alone.
 """
 
 from collections.abc import Sequence

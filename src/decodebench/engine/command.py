@@ -2,7 +2,7 @@
 
 Everything after `--` on our command line reaches `vllm serve` unchanged, with three exceptions: what names the address
 (`--host`, `--port`) is ours, what would break the measurement is refused by name (`engine/refusals.py`), and
-`--kv-transfer-config` is added.
+`--kv-transfer-config` is added (around ours and its siblings: `engine/composition.py`).
 """
 
 import json
@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from decodebench.engine.composition import ALONE, OUR_NAME, Siblings
 from decodebench.engine.flags import Flag, parse_flags
 from decodebench.engine.loopback import LOOPBACK
 from decodebench.engine.refusals import check_flags
 from decodebench.engine.server import STARTUP_TIMEOUT_S, ServerSpec
 from decodebench.errors import UserError
 
-CONNECTOR_NAME = "DecodeBenchConnector"
+CONNECTOR_NAME = OUR_NAME
 CONNECTOR_MODULE = "decodebench.connector"
 CONNECTOR_CLASS = "decodebench.connector.connector.DecodeBenchConnector"
 
@@ -34,6 +35,7 @@ class EngineCommand:
     warnings: tuple[str, ...] = ()
     served_model_name: str = ""
     api_key: str | None = field(default=None, repr=False)
+    siblings: Siblings = ALONE
 
     def server_spec(self, log_path: Path, startup_timeout_s: float = STARTUP_TIMEOUT_S) -> ServerSpec:
         return ServerSpec(
@@ -52,6 +54,7 @@ def build_command(
     connector_config: Mapping[str, object] | None = None,
     recipe_args: tuple[str, ...] = (),
     env: Mapping[str, str] | None = None,
+    siblings: Siblings = ALONE,
 ) -> EngineCommand:
     """Check the user's `engine_args` and put the command together: recipe, then user, then our connector.
 
@@ -70,25 +73,26 @@ def build_command(
     ]
     return EngineCommand(
         model=model,
-        args=(*recipe_args, *kept, "--kv-transfer-config", transfer_config(connector_config or {})),
+        args=(*recipe_args, *kept, "--kv-transfer-config", transfer_config(connector_config or {}, siblings)),
         env=dict(env or {}),
         port=_port(by_name.get("--port")),
-        warnings=(*warnings, *_host_warning(by_name.get("--host"))),
+        warnings=(*warnings, *siblings.warnings, *_host_warning(by_name.get("--host"))),
         served_model_name=_value(named.get("--served-model-name")) or model,
         api_key=_value(by_name.get("--api-key")),
+        siblings=siblings,
     )
 
 
-def transfer_config(connector_config: Mapping[str, object]) -> str:
-    """The value of `--kv-transfer-config` that loads our connector with these settings."""
-    return json.dumps(
-        {
-            "kv_connector": CONNECTOR_NAME,
-            "kv_connector_module_path": CONNECTOR_MODULE,
-            "kv_role": "kv_both",
-            "kv_connector_extra_config": dict(connector_config),
-        }
-    )
+def transfer_config(connector_config: Mapping[str, object], siblings: Siblings = ALONE) -> str:
+    """The value of `--kv-transfer-config` that loads our connector with these settings, beside its siblings."""
+    settings = dict(connector_config) | ({"connectors": list(siblings.names)} if siblings else {})
+    ours = {
+        "kv_connector": CONNECTOR_NAME,
+        "kv_connector_module_path": CONNECTOR_MODULE,
+        "kv_role": "kv_both",
+        "kv_connector_extra_config": settings,
+    }
+    return json.dumps(siblings.around(ours))
 
 
 def _covers(flag: Flag, at: int) -> bool:

@@ -14,7 +14,7 @@ _OTHER_RANKS = (
 REFUSED: dict[str, tuple[str, str]] = {
     "--kv-transfer-config": (
         "decodebench sets it to load its own connector, which has to be the first to answer",
-        "leave it out; `serve --print` shows the value to put into a MultiConnector of your own",
+        "leave it out; --with-connector (before --) runs another connector beside ours",
     ),
     "--kv-offloading-size": (
         "it replaces the connector with vLLM's offloading one",

@@ -28,6 +28,7 @@ class Provenance(Record):
     devices: tuple[str, ...] = ()
     scheduler: str | None = None
     shims: tuple[str, ...] = ()
+    connectors: tuple[str, ...] = ()
 
 
 class Engine(Record):
@@ -42,6 +43,8 @@ class Engine(Record):
     connector: str | None = None
     """Module and name of the connector class that the engine loaded."""
     connector_version: str | None = None
+    connectors: tuple[str, ...] = ()
+    """All KV connectors of the engine in the order in which it asks them: ours and its siblings in a MultiConnector."""
     devices: tuple[str, ...] = ()
     """Name of each device the server runs on, all data-parallel ranks together."""
     dtype: str | None = None
@@ -82,6 +85,7 @@ class Engine(Record):
             devices=self.devices,
             scheduler=self.scheduler,
             shims=self.shims,
+            connectors=self.connectors,
         )
 
 
