@@ -1,8 +1,13 @@
 """Fills by copying pages from donors: requests that were really prefilled.
 
 `DonorBank.keep` copies a donor's pages of every group into host memory, as bytes; `DonorBank.write` copies such pages
-into other requests' blocks. Bytes need no knowledge of a layout, so every dtype, packing and state is copied alike;
-only a block whose rows end inside it needs the rows' geometry, which `PageLayout` has.
+into other requests' blocks. Bytes need no knowledge of a layout, so every dtype, packing and state is copied alike.
+A block that the request fills only up to some token takes the whole page too: what lies behind is of the donor's later
+tokens, or as clean as the engine left the donor's own last page. Only a block whose first tokens are computed here
+already is copied by rows, for which `PageLayout` has the geometry.
+
+NOTE: rows are not always where a shape puts them: vLLM's CPU attention keeps the keys of a block in an order of its own
+(0.32; found by self-donor equality, which failed for cut blocks copied by rows).
 
 Speed: neighbouring blocks that take neighbouring pages are one slice copy per layer. All others go through a staging
 buffer that stays in the CPU's cache, one gather and one scatter for many pages; no loop over single pages.
@@ -93,7 +98,11 @@ class DonorBank:
             for block, source in zip(writes.whole, taken, strict=False):
                 whole.setdefault(block, source)
             for part, source in zip(writes.partial, taken[len(writes.whole) :], strict=True):
-                partial.setdefault(part.block_id, (*token_range(part, pages.block_size), *source))
+                first, end = token_range(part, pages.block_size)
+                if first == 0:
+                    whole.setdefault(part.block_id, source)
+                else:
+                    partial.setdefault(part.block_id, (first, end, *source))
             zero.update(writes.zero)
         partial = {block: source for block, source in partial.items() if block not in whole}
         zero -= whole.keys() | partial.keys()
