@@ -62,20 +62,6 @@ def test_active_names_the_shims_that_the_environment_asks_for():
     assert cpu_shims.active({"TRITON_INTERPRET": "1"}) == [shim.name for shim in cpu_shims.SHIMS]
 
 
-def test_shims_in_force_are_read_from_the_log_of_the_server():
-    log = "loading\ndecodebench: CPU shim in force: mamba1-dense-rows\nready\n" * 2
-    assert cpu_shims.in_log(log) == ["mamba1-dense-rows"]
-    assert cpu_shims.in_log("nothing to mend\n") == []
-
-
-def test_shim_that_mends_says_so_and_one_that_is_not_needed_does_not(capsys: pytest.CaptureFixture[str]):
-    module = ModuleType("module")
-    for needed, said in ((True, ["mamba1-dense-rows"]), (False, [])):
-        shim = cpu_shims.Shim("mamba1-dense-rows", "module", lambda _, needed=needed: needed, mend)
-        shim.mend(module)
-        assert cpu_shims.in_log(capsys.readouterr().err) == said
-
-
 def test_no_shim_is_active_on_another_build(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(distribution, "is_cpu_build", lambda: False)
     assert cpu_shims.active({"TRITON_INTERPRET": "1"}) == []

@@ -1,12 +1,13 @@
 """Where the server that is measured comes from: started for the run, or already there."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from decodebench.bench.client import Target
 from decodebench.bench.runner import Launch, Running
-from decodebench.engine import cpu_shims
+from decodebench.engine import cpu_shims, recipes
 from decodebench.engine.command import EngineCommand
 from decodebench.engine.phases import Phase
 from decodebench.engine.proof import prove_connector
@@ -43,7 +44,7 @@ def started(
                 server.check,
                 recipe=recipe,
                 weights="seeded" if recipe else None,
-                shims=tuple(cpu_shims.in_log(log_path.read_text(errors="replace"))),
+                shims=_shims(recipe, {**os.environ, **command.env}),
                 hma_reason=hma_reason,
             )
 
@@ -56,6 +57,12 @@ def attached(url: str, model: str, api_key: str | None) -> Launch:
     @contextmanager
     def launch(progress: Progress) -> Iterator[Running]:
         progress.show(Moment(f"using the server at {url}"))
-        yield Running(Target(url, model, api_key), lambda: None)
+        yield Running(Target(url, model, api_key), lambda: None, is_ours=False)
 
     return launch
+
+
+def _shims(recipe: str | None, env: Mapping[str, str]) -> tuple[str, ...]:
+    """The CPU shims that the model comes near: a recipe knows its own, for another model all that stand ready."""
+    ready = cpu_shims.active(env)
+    return tuple(name for name in ready if recipe is None or name in recipes.get(recipe).shims)

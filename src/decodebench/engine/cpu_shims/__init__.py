@@ -1,7 +1,7 @@
 """Repairs of vLLM's CPU build, each named, each with the fact it works around and a test that says when it can go.
 
 They are put in place by the launcher, in every process of the engine, on the CPU build only. None changes what is
-measured on another device. A process that puts one in place says so in the server's log, and results list those.
+measured on another device. A recipe names those its family comes near, and results list them.
 """
 
 import os
@@ -18,7 +18,7 @@ from decodebench.engine.cpu_shims import (
     triton_interpreted,
 )
 from decodebench.engine.cpu_shims.after_import import change_after_import
-from decodebench.engine.cpu_shims.base import MENDED, Shim
+from decodebench.engine.cpu_shims.base import Shim
 
 SHIMS = (
     mamba1_decode_step.SHIM,
@@ -30,7 +30,7 @@ SHIMS = (
     deepseek_v4_tile_scheduler.SHIM,
 )
 
-__all__ = ["SHIMS", "Shim", "active", "in_log", "install"]
+__all__ = ["SHIMS", "Shim", "active", "install"]
 
 
 def active(env: Mapping[str, str] = os.environ) -> list[str]:
@@ -38,11 +38,6 @@ def active(env: Mapping[str, str] = os.environ) -> list[str]:
     if not distribution.is_cpu_build():
         return []
     return [shim.name for shim in SHIMS if shim.applies(env)]
-
-
-def in_log(text: str) -> list[str]:
-    """Names of the shims that the processes of a server put in place, by its log: those its model came near."""
-    return [shim.name for shim in SHIMS if f"{MENDED}{shim.name}\n" in text]
 
 
 def install() -> None:

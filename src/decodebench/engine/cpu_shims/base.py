@@ -1,12 +1,8 @@
 """What a CPU shim is: one small repair of vLLM's CPU build, without which a built-in model does not decode on it."""
 
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
-
-MENDED = "decodebench: CPU shim in force: "
-"""What a process of the engine writes to its log, with the name of the shim behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +21,6 @@ class Shim:
     applies: Callable[[Mapping[str, str]], bool] = lambda env: True
 
     def mend(self, module: ModuleType) -> None:
-        """Repair the module if it has the fault, and say so in the log of the process."""
+        """Repair the module if it has the fault."""
         if self.is_needed(module):
             self.repair(module)
-            print(MENDED + self.name, file=sys.stderr, flush=True)
