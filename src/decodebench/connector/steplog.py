@@ -131,6 +131,7 @@ def open_trace(directory: Path, dp_rank: int) -> TextIO:
     path = directory / f"steps-dp{dp_rank}-{os.getpid()}.csv"
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        return path.open("w", encoding="ascii")
+        # Line by line: vLLM ends its engine process without asking it to close anything.
+        return path.open("w", encoding="ascii", buffering=1)
     except OSError as error:
         raise ValueError(f"DecodeBenchConnector: trace_dir {directory} cannot be written: {error}") from error
