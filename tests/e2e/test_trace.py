@@ -17,7 +17,7 @@ def test_the_trace_holds_every_step_of_the_server(server, servers):
     plan = server.plan(1_000)
     _, outcome = send_cohort(server, plan, "traced")
     steps = outcome.judged.logs[0].steps
-    servers.stop()  # the last rows are written when the server ends
+    servers.stop()  # an engine that is ended takes no row with it
     (trace,) = server.trace_dir.glob("steps-dp0-*.csv")
     with trace.open() as stream:
         header, *rows = csv.reader(stream)
