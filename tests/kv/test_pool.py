@@ -169,3 +169,9 @@ def test_an_unknown_version_is_refused_and_a_newer_one_is_marked():
         rules_for("newest")
     assert rules_for("0.34.1").assumed
     assert not rules_for("0.33.0.dev3+g4ba787e").assumed
+
+
+def test_a_stage_without_a_cache_is_one_the_engine_does_not_start_with():
+    specs = {f"layers.{i}": FULL for i in range(4)}
+    with pytest.raises(CannotStart, match="pipeline stage 1 has no layer with a KV cache"):
+        pool_of(specs, stages=[list(specs), []])

@@ -262,6 +262,7 @@ class TestDraft:
             (DEEPSEEK, 1),
             (DEEPSEEK_SPARSE, 2),
             (QWEN3_NEXT, 1),
+            ({key: value for key, value in QWEN3_NEXT.items() if key != "num_nextn_predict_layers"}, 1),
             ({**NEMOTRON_H, "num_nextn_predict_layers": 1}, 1),
         ],
     )

@@ -110,3 +110,18 @@ def test_a_model_without_pipeline_parallelism_is_refused() -> None:
 def test_a_size_below_one_is_refused_by_its_flag(flag: str) -> None:
     with pytest.raises(ModelError, match=f"--{flag.replace('_', '-')} is 0"):
         EngineFlags(**{flag: 0})  # type: ignore[arg-type]
+
+
+def test_layers_that_share_a_cache_must_be_on_its_pipeline_stage() -> None:
+    gemma4 = {
+        **LLAMA,
+        "architectures": ["Gemma4ForCausalLM"],
+        "model_type": "gemma4_text",
+        "num_hidden_layers": 12,
+        "num_kv_shared_layers": 4,
+    }
+    assert len(specs_of(gemma4).layers) == 8
+    with pytest.raises(ModelError, match="layer 8 reads the cache of layer 7, which is on another stage"):
+        specs_of(gemma4, pipeline_parallel_size=2, pp_layer_partition=(8, 4))
+    with pytest.raises(ModelError, match="'num_kv_shared_layers' is 13"):
+        specs_of({**gemma4, "num_kv_shared_layers": 13})

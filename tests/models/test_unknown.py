@@ -2,7 +2,7 @@
 
 import pytest
 
-from decodebench.models import UnknownModelError
+from decodebench.models import ConfigError, UnknownModelError
 from decodebench.models.registry import BY_ARCHITECTURE, BY_MODEL_TYPE, FAMILIES
 from tests.models.configs import DEEPSEEK, DEEPSEEK_V4, LLAMA, NEMOTRON_H, QWEN3_NEXT, ZAMBA2, specs_of
 
@@ -92,3 +92,14 @@ def test_a_drafter_is_refused_for_a_model_without_mtp_layers() -> None:
 def test_no_two_families_claim_one_name() -> None:
     assert len(BY_ARCHITECTURE) == sum(len(family.architectures) for family in FAMILIES)
     assert len(BY_MODEL_TYPE) == sum(len(family.model_types) for family in FAMILIES)
+
+
+@pytest.mark.parametrize("key", ["num_hidden_layers", "num_nextn_predict_layers"])
+def test_an_absurd_number_of_layers_is_refused_at_once(key: str) -> None:
+    with pytest.raises(ConfigError, match=f"config.json: key '{key}' is 1000000000; expected at most 1,000"):
+        specs_of({**DEEPSEEK, key: 10**9}, draft_layers=True)
+
+
+def test_a_model_of_state_layers_alone_is_refused() -> None:
+    with pytest.raises(UnknownModelError, match="every layer keeps recurrent state"):
+        specs_of({**QWEN3_NEXT, "full_attention_interval": 9})

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from math import lcm
 
 from decodebench.kv.arithmetic import round_up
+from decodebench.kv.errors import CannotStart
 from decodebench.kv.groups import KVCacheGroup
 from decodebench.kv.layout import Layout
 from decodebench.kv.limits import EngineLimits
@@ -123,6 +124,11 @@ def plan_pool(
     if len(budgets) != len(parts):
         raise ValueError(f"available_bytes names {len(budgets)} budgets for {len(parts)} pipeline stages")
     widths = [bytes_per_block(part, layout) for part in parts]
+    if 0 in widths:
+        raise CannotStart(
+            f"pipeline stage {widths.index(0)} has no layer with a KV cache, and the engine does not start with such a "
+            "stage; lower --pipeline-parallel-size or set VLLM_PP_LAYER_PARTITION"
+        )
     sizes = [
         _num_blocks(budget, width, num_gpu_blocks_override)
         for budget, width in zip(budgets, widths, strict=True)

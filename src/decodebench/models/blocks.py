@@ -23,7 +23,7 @@ from decodebench.kv.specs import (
 )
 from decodebench.models.backends import Backend
 from decodebench.models.base import Context, Layer
-from decodebench.models.errors import ModelError
+from decodebench.models.errors import ModelError, UnknownModelError
 from decodebench.models.gpus import DEFAULT_BLOCK_SIZE
 
 MAMBA1_CHUNK = 2048  # `ModelConfig.get_mamba_chunk_size` where the config has none
@@ -71,8 +71,13 @@ def settle(layers: Sequence[Layer], context: Context, max_model_len: int) -> Blo
     backends = backends_of(layers, context)
     block = _attention_block(layers, backends, context)
     states = [spec for layer in layers if isinstance(spec := layer.build(block_size=1), MambaState)]
-    if not states or not backends:
+    if not states:
         return Blocks(attention=block)
+    if not backends:
+        raise UnknownModelError(
+            f"{context.config.source}: every layer keeps recurrent state and none attention; "
+            "the block size of such a model is not known here"
+        )
     tokens = [layer.build(block_size=1) for layer in layers if layer.kernel != "state"]
     state_page = max(state.page_bytes for state in states)
     hybrid = align_hybrid(

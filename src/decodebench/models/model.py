@@ -19,6 +19,9 @@ from decodebench.models.registry import find_family
 
 RULES_READ_IN = (0, 32)  # the version whose sources were read; 0.33's differences are coded where they apply
 DEFAULT_LAYOUT = "LBNHC"
+MOST_LAYERS = 1000
+"""More decoder or MTP layers are taken for a broken config: the deepest published models have fewer than 200."""
+LAYER_COUNTS = ("num_hidden_layers", "num_nextn_predict_layers", "mtp_num_hidden_layers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +65,7 @@ def describe(config: ModelConfig, engine: EngineFlags) -> ModelSpecs:
     family = find_family(config)
     _check_version(family, config, engine)
     config = config.with_defaults(family.defaults)
+    _check_depth(config)
     context = Context(
         config=config, engine=engine, dtypes=_dtypes(config, engine), state_mode=family.state_mode(engine)
     )
@@ -84,6 +88,13 @@ def describe(config: ModelConfig, engine: EngineFlags) -> ModelSpecs:
         attention_chunk_size=config.optional_integer("attention_chunk_size"),
         assumed=_assumed(config, engine),
     )
+
+
+def _check_depth(config: ModelConfig) -> None:
+    for key in LAYER_COUNTS:
+        count = config.get(key)
+        if isinstance(count, int) and count > MOST_LAYERS:
+            raise config.wrong(key, count, f"at most {MOST_LAYERS:,} layers")
 
 
 def _check_version(family: Family, config: ModelConfig, engine: EngineFlags) -> None:

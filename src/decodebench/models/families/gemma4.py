@@ -10,6 +10,8 @@ from typing import ClassVar
 from decodebench.models.attention import attention, layer_types, window
 from decodebench.models.base import Context, Defaults, Family, Layer
 from decodebench.models.config_file import ModelConfig
+from decodebench.models.errors import ModelError
+from decodebench.models.pipeline import stage_of_layers
 
 PATTERN = 6
 
@@ -37,6 +39,7 @@ class Gemma4(Family):
         config = context.config
         types = self._types(config)
         first_shared = len(types) - (config.optional_integer("num_kv_shared_layers") or 0)
+        self._check_sharing(context, types, first_shared)
         layers = []
         for index, kind in enumerate(types[:first_shared]):
             if kind == "sliding_attention":
@@ -52,6 +55,22 @@ class Gemma4(Family):
             else:
                 raise self.unknown_layer_type(config, index, kind)
         return layers
+
+    def _check_sharing(self, context: Context, types: list[str], first_shared: int) -> None:
+        """A layer without a cache of its own reads the last one of its type, which must be on its pipeline stage."""
+        if first_shared < 0:
+            raise context.config.wrong(
+                "num_kv_shared_layers", len(types) - first_shared, f"at most the {len(types)} layers"
+            )
+        stage = stage_of_layers(len(types), context.engine)
+        for index in range(first_shared, len(types)):
+            owner = max((i for i in range(first_shared) if types[i] == types[index]), default=index)
+            if stage[owner] != stage[index]:
+                raise ModelError(
+                    f"--pipeline-parallel-size {context.engine.pipeline_parallel_size}: layer {index} reads the cache "
+                    f"of layer {owner}, which is on another stage, and the engine refuses that "
+                    "(`validate_kv_sharing_target`); use 1"
+                )
 
     def _types(self, config: ModelConfig) -> list[str]:
         """As listed, else every sixth full; the last is full in any case."""

@@ -53,9 +53,13 @@ class Qwen3Next(Family):
         return layers
 
     def draft_layers(self, context: Context) -> list[Layer]:
-        """MTP layers are full attention, in a module of their own (`qwen3_next_mtp.py`, `qwen3_5_mtp.py`)."""
+        """MTP layers are full attention, in a module of their own (`qwen3_next_mtp.py`, `qwen3_5_mtp.py`).
+
+        A config that does not count them has one: both modules read the key with that default.
+        """
         first = context.config.integer("num_hidden_layers")
-        extra = context.config.optional_integer(self.draft_count_key) or 0
+        given = context.config.optional_integer(self.draft_count_key)
+        extra = 1 if given is None else given
         if not extra:
             return super().draft_layers(context)
         return [
