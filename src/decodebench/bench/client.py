@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
@@ -19,6 +19,9 @@ from decodebench.bench.prompts import PromptSource
 from decodebench.bench.window_plan import WindowPlan
 from decodebench.connector.params import KEY
 from decodebench.errors import EngineFailed
+
+if TYPE_CHECKING:
+    from decodebench.bench.donors import DonorSet
 
 POLL_S = 5.0
 """How often the server's counters are read while a cohort runs: rarely, since its API server shares the machine."""
@@ -53,6 +56,9 @@ class CohortRequest:
     first_prompt: int  # number of its first prompt in the run
     timeout_s: float
     stall_timeout_s: float
+    donors: "DonorSet | None" = None  # what fills the members; None: the server's numbers
+    prefill: bool = False  # members are really prefilled
+    with_tokens: bool = False  # answers bring their token ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,7 @@ class Answer:
     prompt_tokens: int
     completion_tokens: int
     said: Mapping[str, Any]
+    tokens: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,22 +149,27 @@ class Client:
     async def _member(
         self, session: aiohttp.ClientSession, cohort: CohortRequest, rank: int, member: int
     ) -> Answer:
-        asked = {
-            "cohort": {"id": f"{cohort.name}/{rank}", "size": cohort.size, "timeout_s": cohort.timeout_s}
-        }
+        first = cohort.first_prompt + rank * cohort.size
+        number = first + member
+        line = {"id": f"{cohort.name}/{rank}", "size": cohort.size, "timeout_s": cohort.timeout_s}
+        asked: dict[str, Any] = {"cohort": line | ({"prefill": True} if cohort.prefill else {})}
+        if cohort.donors is not None:
+            asked |= cohort.donors.asked(first, member, cohort.size, cohort.plan.prompt_len)
         fields = completion_fields(self._target.model, cohort.plan.max_tokens, self._salt, asked)
-        number = cohort.first_prompt + rank * cohort.size + member
+        if cohort.with_tokens:
+            fields["return_token_ids"] = True
         body = self._source.body(number, cohort.plan.prompt_len, fields)
         headers = self._target.headers | {"Content-Type": "application/json"}
         if cohort.ranks > 1:
             headers["X-data-parallel-rank"] = str(rank)
-        answer = await _post(session, headers, _pieces(body))
+        answer = await post(session, headers, _pieces(body))
         usage = answer.get("usage") or {}
         return Answer(
             rank=rank,
             prompt_tokens=usage.get("prompt_tokens", 0),
             completion_tokens=usage.get("completion_tokens", 0),
             said=said_by_connector(answer),
+            tokens=tuple(answer["choices"][0].get("token_ids") or ()) if cohort.with_tokens else (),
         )
 
     async def _watch(self, session: aiohttp.ClientSession, stall_timeout_s: float) -> None:
@@ -204,7 +216,7 @@ async def _describe(
     fields = completion_fields(target.model, 1, "decodebench-info", {"fill": False, "info": True})
     headers = target.headers | ({} if rank is None else {"X-data-parallel-rank": str(rank)})
     try:
-        answer = await _post(session, headers, None, fields | {"prompt": [1, 2]})
+        answer = await post(session, headers, None, fields | {"prompt": [1, 2]})
     except RequestFailed as error:
         raise EngineFailed(f"the server at {target.base_url} did not describe itself", str(error)) from None
     info = said_by_connector(answer).get("info")
@@ -229,14 +241,16 @@ def said_by_connector(answer: Mapping[str, Any]) -> Mapping[str, Any]:
     return said if isinstance(said, dict) else {}
 
 
-async def _post(
+async def post(
     session: aiohttp.ClientSession,
     headers: Mapping[str, str],
     pieces: AsyncIterator[bytes] | None,
     json: Mapping[str, Any] | None = None,
+    path: str = "/v1/completions",
 ) -> dict[str, Any]:
+    """The server's answer. Raises `RequestFailed`."""
     try:
-        async with session.post("/v1/completions", headers=headers, data=pieces, json=json) as response:
+        async with session.post(path, headers=headers, data=pieces, json=json) as response:
             if response.status == 200:
                 answer: dict[str, Any] = await response.json()
                 return answer

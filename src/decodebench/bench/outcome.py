@@ -48,7 +48,16 @@ class Outcome:
             "pages_planned": list(planned),
             "pages_written": list(written[0]) if written else [],
         }
-        return cls(judged, filled, _fault(cohort, answers, states, planned))
+        if cohort.donors is not None:
+            copied = [answer.said.get("donor_pages") for answer in answers if answer.rank == 0]
+            known = [each for each in copied if isinstance(each, list)]
+            filled["donor_pages"] = [sum(group) for group in zip(*known, strict=True)]
+        return cls(
+            judged,
+            filled,
+            _fault(cohort, answers, states, planned)
+            or _not_from_donors(cohort, answers, limits, filled_groups),
+        )
 
 
 def planned_pages(cohort: CohortRequest, limits: Limits, filled_groups: Sequence[bool]) -> tuple[int, ...]:
@@ -85,6 +94,27 @@ def _fault(
     ranks = {answer.rank for answer in answers if "steps" in answer.said}
     if len(ranks) < cohort.ranks:
         return f"{cohort.ranks - len(ranks)} of {cohort.ranks} ranks sent no step log"
+    return None
+
+
+def _not_from_donors(
+    cohort: CohortRequest, answers: Sequence[Answer], limits: Limits, filled_groups: Sequence[bool]
+) -> str | None:
+    """What is wrong where every page must come from a donor: all of them, but for rings, which may be left empty."""
+    if cohort.donors is None:
+        return None
+    tokens = cohort.plan.prompt_len - 1
+    expected = [
+        blocks_filled(shape, tokens) if filled and shape.kind != "circular_buffer" else None
+        for shape, filled in zip(limits.shapes, filled_groups, strict=True)
+    ]
+    for answer in answers:
+        copied = answer.said.get("donor_pages")
+        if not isinstance(copied, list) or len(copied) != len(expected):
+            return "the connector did not say that a member was filled from donors"
+        for group, (found, planned) in enumerate(zip(copied, expected, strict=True)):
+            if planned is not None and found != planned:
+                return f"a member got {found} pages of group {group} from donors, the plan says {planned}"
     return None
 
 

@@ -6,13 +6,14 @@ every cohort its steps and the document are on disk: whatever ends the run, fini
 
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from decodebench.bench.budget import Budget
 from decodebench.bench.client import Activity, Client, CohortRequest, RequestFailed, Target, describe_ranks
+from decodebench.bench.donors import DonorSet, forget_donors, prefill_donors
 from decodebench.bench.facts import EngineFacts
 from decodebench.bench.grid import GridPoint
 from decodebench.bench.outcome import Outcome
@@ -39,6 +40,7 @@ class Running:
     weights: str | None = None
     shims: tuple[str, ...] = ()
     hma_reason: str | None = None
+    is_ours: bool = True  # it is stopped when we are done
 
 
 Launch = Callable[[Progress], AbstractContextManager[Running]]
@@ -72,6 +74,7 @@ class Runner:
         self._engine: Engine | None = None
         self._budget = Budget.of(settings.max_time_s)
         self._prompts = 0
+        self._donors: DonorSet | None = None
         self._moment = Moment("starting")
 
     def run(self) -> RunDocument:
@@ -107,12 +110,22 @@ class Runner:
             return
         self._plan(EngineFacts.of(descriptions), running)
         assert self._facts is not None, "planned"
+        salt = f"decodebench-{self._document.started.timestamp():.0f}-{launch}"
+        self._make_donors(launch, running, EngineFacts.of(descriptions), salt)
+        try:
+            self._take_turns(launch, running, salt)
+        finally:
+            self._drop_donors(running)
+
+    def _take_turns(self, launch: int, running: Running, salt: str) -> None:
+        """Cohorts of one server until no point of the launch needs more."""
+        assert self._facts is not None, "planned"
         client = Client(
             running.target,
             PromptSource.of(
                 self._settings.seed, self._facts.first["vocab_size"], self._facts.first["special_token_ids"]
             ),
-            salt=f"decodebench-{self._document.started.timestamp():.0f}-{launch}",
+            salt=salt,
             check=running.check,
             on_activity=self._show_activity,
         )
@@ -128,6 +141,37 @@ class Runner:
                     warm.add(padded)
                 self._measure(client, launch, state, discarded=False)
             turn += 1
+
+    def _make_donors(self, launch: int, running: Running, facts: EngineFacts, name: str) -> None:
+        """Before the first cohort of a launch: what fills its requests, where that is donors."""
+        fitting = [
+            state for state in self._states if state.plan.misfit is None and state.plan.window is not None
+        ]
+        if self._settings.donors is None or not fitting:
+            return
+        assert self._engine is not None, "planned"
+        self._progress.show(Moment("prefilling donors", left_s=self._budget.left(self._states)))
+        made = prefill_donors(
+            running.target,
+            facts,
+            self._settings.donors,
+            batch=max(state.point.batch_size for state in fitting),
+            longest=max(state.plan.window.prompt_len for state in fitting if state.plan.window is not None),
+            seed=self._settings.seed,
+            launch=launch,
+            name=name,
+            has_real_weights=self._engine.weights == "real",
+            check=running.check,
+        )
+        self._donors = made.donors
+        self._document = self._document.model_copy(update={"donors": (*self._document.donors, made.phase)})
+        self._run_log(f"donors: {made.phase}")
+
+    def _drop_donors(self, running: Running) -> None:
+        if self._donors is not None and not running.is_ours:
+            with suppress(RequestFailed):
+                forget_donors(running.target, self._donors, len(self._facts.ranks if self._facts else ()))
+        self._donors = None
 
     def _open(self, launch: int) -> list[PointState]:
         return [state for state in self._states if state.needs_more(launch, self._settings)]
@@ -176,6 +220,7 @@ class Runner:
             first_prompt=self._prompts,
             timeout_s=self._settings.cohort_timeout_s,
             stall_timeout_s=self._settings.stall_timeout_s,
+            donors=self._donors,
         )
         self._prompts += cohort.size * cohort.ranks
         begun = time.monotonic()

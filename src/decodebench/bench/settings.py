@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from decodebench.bench.donors import DonorOptions
 from decodebench.bench.stopping import FIRST_LOOK, Stopping
 from decodebench.bench.window_plan import WINDOW_STEPS
 from decodebench.results.provenance import Fill
@@ -22,6 +23,7 @@ class Settings:
     cohort_timeout_s: float = 600.0
     stall_timeout_s: float = 300.0
     fill: Fill = field(default_factory=Fill)
+    donors: DonorOptions | None = None  # of a donor fill
 
     @property
     def stopping(self) -> Stopping:

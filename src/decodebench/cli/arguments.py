@@ -1,6 +1,7 @@
 """Reading our own command line: what is ours, what is the engine's, and what a mistyped option may have meant."""
 
 import argparse
+import os
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -20,6 +21,21 @@ def split_engine_args(argv: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
     return args[:at], tuple(args[at + 1 :])
 
 
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """argparse makes one for every argument and asks `shutil` for the width, which loads three compressors."""
+    return argparse.HelpFormatter(prog, width=_terminal_width() - 2)
+
+
+def _terminal_width() -> int:
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return int(columns)
+    try:
+        return os.get_terminal_size().columns or 80
+    except (OSError, ValueError):  # not a terminal, or closed
+        return 80
+
+
 class Parser(argparse.ArgumentParser):
     """argparse whose errors are `UserError`s that know the near misses and the engine's own flags."""
 
@@ -27,6 +43,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         kwargs.setdefault("allow_abbrev", False)
+        kwargs.setdefault("formatter_class", _formatter)
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]

@@ -3,16 +3,24 @@
 import argparse
 from collections.abc import Mapping
 from math import isfinite, nan
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from decodebench.connector.params import MAX_DONORS
 from decodebench.engine.command import EngineCommand, build_command
 from decodebench.engine.composition import AFTER, BEFORE, Siblings
 from decodebench.engine.server import STARTUP_TIMEOUT_S
 from decodebench.errors import UserError
 
+if TYPE_CHECKING:
+    from decodebench.bench.donors import DonorOptions
+
 DEFAULT_MODEL = "tiny-gemma3"
 
 
-def add_engine_options(parser: argparse.ArgumentParser) -> None:
+def add_engine_options(
+    parser: argparse.ArgumentParser, fills: tuple[str, ...] = ("constant", "normal")
+) -> None:
     parser.add_argument(
         "model",
         nargs="?",
@@ -23,7 +31,7 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--fill",
-        choices=("constant", "normal"),
+        choices=fills,
         default="constant",
         help="what is written into the KV cache (default: %(default)s)",
     )
@@ -55,13 +63,59 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_donor_options(parser: argparse.ArgumentParser) -> None:
+    donors = parser.add_argument_group("donors: really prefilled prompts whose KV pages fill the requests")
+    donors.add_argument(
+        "--donors",
+        type=int,
+        metavar="N",
+        help="how many, per data-parallel rank (default: one for every request of the largest batch, as far as the "
+        "workers' bank holds them)",
+    )
+    donors.add_argument(
+        "--donor-len",
+        type=int,
+        metavar="N",
+        help="tokens of each (default: 2048, more where a window needs it)",
+    )
+    donors.add_argument(
+        "--donor-text",
+        type=Path,
+        metavar="FILE",
+        help="text that they read (default: random ids for random weights, a text set of ours for real ones)",
+    )
+
+
+def donor_options_of(args: argparse.Namespace) -> "DonorOptions | None":
+    """What was asked of the donors; None without a donor fill."""
+    from decodebench.bench.donor_prompts import Text
+    from decodebench.bench.donors import DonorOptions
+
+    given = {"--donors": args.donors, "--donor-len": args.donor_len, "--donor-text": args.donor_text}
+    named = [option for option, value in given.items() if value is not None]
+    if args.fill != "donor":
+        if named:
+            raise UserError(f"{', '.join(named)}: the fill is {args.fill}", "add --fill donor")
+        return None
+    if args.donors is not None and not 1 <= args.donors <= MAX_DONORS:
+        raise UserError(f"--donors {args.donors}: must be 1 to {MAX_DONORS}")
+    if args.donor_len is not None and args.donor_len < 2:
+        raise UserError(f"--donor-len {args.donor_len}: must be at least 2")
+    text = Text.read(args.donor_text) if args.donor_text is not None else None
+    return DonorOptions(args.donors, args.donor_len, text)
+
+
 def connector_config_of(args: argparse.Namespace) -> Mapping[str, object]:
     """The connector's settings (`kv_connector_extra_config`) that the fill options ask for."""
+    if args.fill == "donor" and (args.fill_mean, args.fill_std) != (None, None):
+        raise UserError(
+            "--fill-mean and --fill-std are of a made-up fill", "leave them out with --fill donor"
+        )
     if args.fill == "constant" and args.fill_std:
         raise UserError(f"--fill-std {args.fill_std:g}: a constant fill has no spread", "add --fill normal")
     if args.fill_std is not None and args.fill_std < 0:
         raise UserError(f"--fill-std {args.fill_std:g}: must not be negative")
-    std = 0.0 if args.fill == "constant" else (args.fill_std or 0.015)
+    std = 0.0 if args.fill != "normal" else (args.fill_std or 0.015)
     return {"fill_mean": 0.015 if args.fill_mean is None else args.fill_mean, "fill_std": std}
 
 

@@ -11,7 +11,6 @@ Exit codes: 0 ok; 2 wrong input; 3 engine failed; 4 no valid point or a required
 
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -54,8 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             code: int = import_module(f"decodebench.cli.{args.verb}").run(args)
             return code
     except DecodebenchError as error:
-        if debug:
-            traceback.print_exc()
+        _trace(debug)
         print(f"decodebench: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt as interrupt:
@@ -71,9 +69,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _internal(error, debug)
 
 
-def _internal(error: Exception, debug: bool) -> int:
+def _trace(debug: bool) -> None:
+    """The traceback of the error being handled, for who asked for it."""
     if debug:
+        import traceback
+
         traceback.print_exc()
+
+
+def _internal(error: Exception, debug: bool) -> int:
+    _trace(debug)
     print(f"decodebench: internal error: {type(error).__name__}: {error}", file=sys.stderr)
     if not debug:
         print("  -> this is a fault of decodebench; `--debug` shows where it happened", file=sys.stderr)

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from decodebench.cli.engine_options import add_engine_options
+from decodebench.cli.engine_options import add_donor_options, add_engine_options
 
 if TYPE_CHECKING:
     from decodebench.results.schema import RunDocument
@@ -25,7 +25,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="measure the decode step time of a grid of batch sizes and context lengths",
         epilog="Everything after `--` goes to `vllm serve` unchanged.",
     )
-    add_engine_options(parser)
+    add_engine_options(parser, ("constant", "normal", "donor"))
+    add_donor_options(parser)
     grid = parser.add_argument_group("what is measured")
     grid.add_argument(
         "--batch-size",

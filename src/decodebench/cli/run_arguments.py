@@ -5,6 +5,7 @@ They may come from three places: the command line, a file (`--config`), or the c
 """
 
 import argparse
+import hashlib
 import json
 import re
 import tomllib
@@ -13,11 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import JsonValue
+
 from decodebench.bench.grid import GridPoint, grid
 from decodebench.bench.settings import Settings
 from decodebench.bench.stopping import Stopping
 from decodebench.bench.window_plan import MIN_WINDOW_STEPS, WINDOW_STEPS
-from decodebench.cli.engine_options import connector_config_of
+from decodebench.cli.engine_options import connector_config_of, donor_options_of
 from decodebench.engine.redact import HIDDEN, Redactor, secrets_in
 from decodebench.errors import UserError
 from decodebench.kv.units import parse_counts
@@ -95,7 +98,6 @@ def parse_share(text: str, option: str) -> float:
 
 
 def _settings(args: argparse.Namespace) -> Settings:
-    config = connector_config_of(args)
     window_steps = WINDOW_STEPS if args.window_steps is None else args.window_steps
     for option, value, least in (
         ("--launches", args.launches, 1),
@@ -115,13 +117,24 @@ def _settings(args: argparse.Namespace) -> Settings:
         max_time_s=parse_seconds(args.max_time, "--max-time") if args.max_time is not None else None,
         window_steps=window_steps,
         stall_timeout_s=parse_seconds(args.stall_timeout, "--stall-timeout"),
-        fill=Fill(content=args.fill, params={"mean": config["fill_mean"], "std": config["fill_std"]}),  # type: ignore[dict-item]
+        fill=Fill(content=args.fill, params=_fill_params(args)),
+        donors=donor_options_of(args),
     )
     try:
         Stopping(settings.precision, settings.max_repeats)
     except ValueError as error:
         raise UserError(str(error)) from None
     return settings
+
+
+def _fill_params(args: argparse.Namespace) -> dict[str, JsonValue]:
+    """What a result says of the fill, and what must be equal for two runs to be one."""
+    config = connector_config_of(args)
+    if args.fill == "donor":
+        text = args.donor_text
+        digest = hashlib.sha256(text.read_bytes()).hexdigest()[:16] if text is not None else None
+        return {"donors": args.donors, "donor_len": args.donor_len, "donor_text": digest, "seed": args.seed}
+    return {"mean": config["fill_mean"], "std": config["fill_std"]}  # type: ignore[dict-item]
 
 
 def _with_command_of(directory: Path, args: argparse.Namespace) -> argparse.Namespace:

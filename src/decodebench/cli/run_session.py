@@ -130,6 +130,7 @@ def _document(
         host=host,
         settings=request.settings.record(),
         points=earlier.points if earlier is not None else (),
+        donors=earlier.donors if earlier is not None else (),
     )
 
 

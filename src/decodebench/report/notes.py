@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from decodebench.report.units import count, percent
+from decodebench.results.donors import DonorPhase
 from decodebench.results.point import Point
 from decodebench.results.provenance import Engine
 from decodebench.results.schema import RunDocument, RunStatus
@@ -17,6 +18,7 @@ def notes(document: RunDocument) -> list[str]:
     lines += _interval(document.points)
     lines += _missed(document.points)
     lines += _content(document.points)
+    lines += [_donors(phase) for phase in document.donors]
     if document.host.noise_warning:
         lines.append(f"Noise: {document.host.noise_warning}")
     if document.status is not RunStatus.FINISHED:
@@ -74,8 +76,17 @@ def _content(points: tuple[Point, ...]) -> Iterator[str]:
                 f"Content: {content} fill; made-up KV picks other experts and sparse indices than text does, so "
                 "steps of MoE and sparse-attention models can take a different time than over real KV."
             )
-        else:
+        elif content != "donor":  # told with its donors
             yield f"Content: {content} fill."
+
+
+def _donors(phase: DonorPhase) -> str:
+    spread = "one a request" if phase.one_a_request else "pages mixed by request"
+    return (
+        f"Content: {phase.donors} donors of {phase.donor_len:,} tokens ({phase.source}), {spread}; prefilled before "
+        f"launch {phase.launch + 1} in {phase.duration_ns / 1e9:.1f} s, {phase.bank_bytes / 2**20:,.0f} MiB of host "
+        "memory a worker; how close to a real prefill: not measured (see `decodebench fidelity`)."
+    )
 
 
 def _coordinates(point: Point) -> str:

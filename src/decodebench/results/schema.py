@@ -18,6 +18,7 @@ from typing import Any, Literal
 from pydantic import Field, JsonValue, ValidationError
 
 from decodebench.errors import UserError
+from decodebench.results.donors import DonorPhase
 from decodebench.results.model import Record
 from decodebench.results.point import Point
 from decodebench.results.provenance import Engine, Host, Settings
@@ -55,6 +56,8 @@ class RunDocument(Record):
     host: Host
     settings: Settings
     points: tuple[Point, ...] = ()
+    donors: tuple[DonorPhase, ...] = ()
+    """One a server start of a run whose fill is `donor`."""
 
     def to_json(self, indent: int | None = 2) -> str:
         """The document as JSON text; with `indent=None` on one line, as `--json` prints it."""
