@@ -5,6 +5,8 @@ Pure Python and free of vLLM: time and room are passed in. The rules it keeps (D
 - Nothing is admitted before the whole cohort is there: a member answered "ask later" holds no blocks and blocks nobody.
 - One cohort at a time, from admission until its last member has left. Two half-admitted cohorts would wait for each
   other's blocks for ever, and a second cohort would join the steps of the first.
+- A cohort whose members are really prefilled is admitted the same way, but its members run at once; it counts as
+  released when the last of them has been admitted.
 - A cohort that cannot be exact (too large, expired, a member gone) is *broken*: its members run normally, and each
   one's response says why. Failing the requests instead would lose the reason.
 
@@ -98,6 +100,10 @@ class StartLine:
             )
             self.fail(cohort, reason)
             return reason
+        elif params.prefill != cohort.params.prefill:
+            reason = f"cohort {params.id!r}: some members ask to be prefilled, some to be filled"
+            self.fail(cohort, reason)
+            return reason
         elif cohort.error is not None and not cohort.complete:
             return cohort.error  # it broke while this member was on its way
         elif cohort.complete or cohort.phase is not Phase.GATHERING:
@@ -129,6 +135,17 @@ class StartLine:
         cohort = self._of[request_id]
         cohort.held.add(request_id)
         cohort.local_tokens += local_tokens
+
+    def run_prefill(self, request_id: str, local_tokens: int) -> None:
+        """The engine gave a member that is really prefilled its blocks: it runs from this step on."""
+        self.hold(request_id, local_tokens)
+        self._of[request_id].filled.add(request_id)
+
+    @property
+    def prefilling(self) -> bool:
+        """Whether members of the active cohort are really prefilled, and not all admitted yet."""
+        cohort = self.active
+        return cohort is not None and cohort.params.prefill and cohort.phase is Phase.ADMITTING
 
     def take_release(self, step: int) -> list[str]:
         """Members to release in this step: all of the active cohort once all are filled, else none."""

@@ -23,11 +23,15 @@ MAX_SEED = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class CohortParams:
-    """The start line a request waits at: `size` requests that name the same `id`."""
+    """The start line a request waits at: `size` requests that name the same `id`.
+
+    With `prefill` its members are really prefilled, started together, and not filled.
+    """
 
     id: str
     size: int
     timeout_s: float = DEFAULT_TIMEOUT_S
+    prefill: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +98,18 @@ def _parse(asked: Any) -> RequestParams:
         if not fill and table.get(other) is not None:
             raise _Refused(f".{other} needs fill; leave out fill: false, or the {other}")
     donors = _ids(".donors", table["donors"]) if "donors" in table else ()
+    line = None if cohort is None else _cohort(cohort)
+    if line is not None and line.prefill:
+        for other in ("fill", "donors"):
+            if table.get(other):
+                raise _Refused(f".cohort.prefill and .{other} exclude each other")
+        fill = False
     if "seed" in table and not donors:
         raise _Refused(".seed needs donors: it chooses among their pages")
     return RequestParams(
         fill=fill,
         info=info,
-        cohort=None if cohort is None else _cohort(cohort),
+        cohort=line,
         donors=donors,
         seed=_seed(table.get("seed", 0)),
         forget=forget,
@@ -108,7 +118,7 @@ def _parse(asked: Any) -> RequestParams:
 
 
 def _cohort(asked: Any) -> CohortParams:
-    table = _table(".cohort", asked, {"id", "size", "timeout_s"})
+    table = _table(".cohort", asked, {"id", "size", "timeout_s", "prefill"})
     name, size, timeout = table.get("id"), table.get("size"), table.get("timeout_s", DEFAULT_TIMEOUT_S)
     if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= MAX_COHORT:
         raise _Refused(f".cohort.size must be a whole number from 1 to {MAX_COHORT}, got {_short(size)}")
@@ -116,7 +126,8 @@ def _cohort(asked: Any) -> CohortParams:
         raise _Refused(
             f".cohort.timeout_s must be seconds above 0, at most {MAX_TIMEOUT_S:.0f}, got {_short(timeout)}"
         )
-    return CohortParams(_id(".cohort.id", name), size, float(timeout))
+    prefill = _flag(".cohort.prefill", table.get("prefill", False))
+    return CohortParams(_id(".cohort.id", name), size, float(timeout), prefill)
 
 
 def _id(path: str, value: Any) -> str:

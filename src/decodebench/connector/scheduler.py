@@ -116,6 +116,8 @@ class SchedulerHalf:
         if request_id not in self._requests:
             self.new_request(request)
         params = self._requests[request_id]
+        if params.cohort is not None and params.cohort.prefill:
+            return self._started_together(request, local)
         if not params.fill:
             return 0, False
         # NOTE: a donor stands for the prompt only. What a preempted request had put out is computed again, so that
@@ -143,7 +145,10 @@ class SchedulerHalf:
         offer = self._offers.pop(request_id, None)
         cohort = self._line.cohort_of(request_id)
         if external == 0 or offer is None:
-            if cohort is not None and request_id not in cohort.held:
+            if cohort is not None and cohort.params.prefill and cohort.phase is Phase.ADMITTING:
+                if request_id not in cohort.held:
+                    self._line.run_prefill(request_id, offer[0] if offer else 0)
+            elif cohort is not None and request_id not in cohort.held:
                 self._line.fail(cohort, _ADMITTED_WITHOUT_FILL.format(cohort.params.id))
             return
         local, asynchronous = offer
@@ -167,7 +172,7 @@ class SchedulerHalf:
         if self._line.has_expiring:
             self._line.expire(now)
         orders = self._ledger.take_orders(step)
-        releases = self._releases(step) if self._filled else ()
+        releases = self._releases(step) if self._filled or self._line.prefilling else ()
         copies, drops = self._donors.take_orders()
         meta = DecodeBenchConnectorMetadata(step, orders, releases, drops, copies)
         if self._log.wanted:
@@ -225,6 +230,16 @@ class SchedulerHalf:
     def close(self) -> None:
         self._log.close()
 
+    def _started_together(self, request: "Request", local: int) -> tuple[int | None, bool]:
+        """Of a member that is really prefilled: nothing exists elsewhere, but it comes later until all are there."""
+        request_id = request.request_id
+        if request.num_preemptions == 0 and self._line.cohort_of(request_id) is not None:
+            if self._line.answer(request_id, request.num_tokens - 1 - local) is Answer.WAIT:
+                self._gated += 1
+                return None, False
+            self._offers[request_id] = (local, False)
+        return 0, False
+
     def _has_room(self, ends: list[int]) -> bool:
         return self._limits.blocks_needed(ends) + self._limits.watermark_blocks <= self._free_blocks()
 
@@ -277,7 +292,7 @@ class SchedulerHalf:
         if started := self._line.take_release(step):
             self._log.start()
         held = (self._line.cohort_of(request_id) for request_id in self._filled)
-        ready = set(started) | {
+        ready = self._loading.intersection(started) | {
             request_id
             for request_id, cohort in zip(self._filled, held, strict=True)
             if cohort is None or cohort.phase is not Phase.ADMITTING
