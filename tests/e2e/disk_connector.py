@@ -113,10 +113,13 @@ class DiskScheduler:
         self._loaded: dict[str, int] = {}
         self._orders = DiskMetadata()
 
-    def hit(self, request, local: int) -> int:
-        """Tokens beyond the `local` ones that a file has; asking changes nothing."""
+    def hit(self, request, local: int) -> int | None:
+        """Tokens beyond the `local` ones that a file has; None while it is being written. Asking changes nothing."""
         wanted = request.num_tokens - 1
-        return max(0, wanted - local) if key_of(request, wanted) in self._stored else 0
+        key = key_of(request, wanted)
+        if key in self._saving.values():
+            return None
+        return max(0, wanted - local) if key in self._stored else 0
 
     def load(self, request, block_ids, external: int) -> None:
         wanted = request.num_tokens - 1
