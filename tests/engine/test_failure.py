@@ -69,6 +69,19 @@ def test_the_parsers_words_about_a_bad_flag_are_the_cause():
     assert cause_of(BAD_FLAG) == "unrecognized arguments: --no-such-flag"
 
 
+def test_an_engine_that_was_killed_and_said_nothing_is_told_as_such():
+    log = """\
+(EngineCore pid=2) INFO 11-30 03:52:20 [core.py:402] init engine took 2.79 s
+(APIServer pid=1) ERROR 11-30 03:52:35 [async_llm.py:906] AsyncLLM output_handler failed.
+(APIServer pid=1) ERROR 11-30 03:52:35 [async_llm.py:906] Traceback (most recent call last):
+(APIServer pid=1) ERROR 11-30 03:52:35 [async_llm.py:906]   File "core_client.py", line 1235, in get_output_async
+(APIServer pid=1) ERROR 11-30 03:52:35 [async_llm.py:906] vllm.v1.engine.exceptions.EngineDeadError: EngineCore \
+encountered an issue. See stack trace (above) for the root cause.
+nanobind: leaked 514 functions!
+"""
+    assert "died and left no exception" in cause_of(log)
+
+
 def test_without_any_exception_the_last_lines_are_told():
     assert cause_of("one\ntwo\n\n") == "no exception in the log; its last lines:\none\ntwo"
     assert cause_of("") == "the log is empty"

@@ -30,6 +30,10 @@ _POINTS_ELSEWHERE = (
     "SystemExit",
     "KeyboardInterrupt",
 )
+_DIED_SILENTLY = (
+    "EngineDeadError: a process of the engine died and left no exception: it was killed, often by the kernel for want "
+    "of memory"
+)
 _MOST_LINES = 12
 
 
@@ -43,12 +47,15 @@ class _Line:
 def cause_of(log: str) -> str:
     """The text of the underlying exception (`Name: message`), or the last lines of the log where there is none."""
     lines = [_read(line) for line in log.splitlines()]
-    found = [text for text in _exceptions(lines) if not any(words in text for words in _POINTS_ELSEWHERE)]
+    exceptions = list(_exceptions(lines))
+    found = [text for text in exceptions if not any(words in text for words in _POINTS_ELSEWHERE)]
     if found:
         return found[0]
     usage = [match["text"] for line in lines if (match := _USAGE_ERROR.match(line.text))]
     if usage:
         return usage[-1]
+    if any("EngineDeadError" in text for text in exceptions):
+        return _DIED_SILENTLY
     last = [line.text for line in lines if line.text.strip()][-5:]
     return "\n".join(["no exception in the log; its last lines:", *last]) if last else "the log is empty"
 
