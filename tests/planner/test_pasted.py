@@ -46,6 +46,24 @@ def test_short_names_switches_and_json_are_read() -> None:
     }
 
 
+def test_dotted_keys_make_one_object() -> None:
+    found = read(
+        "vllm serve m/m --kv-transfer-config.kv_connector NixlConnector --kv_transfer_config.kv_role=kv_both "
+        "--kv-transfer-config.kv_connector_extra_config.port 5 -sc.method ngram -sc.num_speculative_tokens 2 "
+        "--attention_config.use_fp4_indexer_cache=True"
+    )
+    assert found.model == "m/m"
+    assert found.arguments == {
+        "kv_transfer_config": {
+            "kv_connector": "NixlConnector",
+            "kv_role": "kv_both",
+            "kv_connector_extra_config": {"port": 5},
+        },
+        "speculative_config": {"method": "ngram", "num_speculative_tokens": 2},
+        "attention_config": {"use_fp4_indexer_cache": "True"},
+    }
+
+
 def test_the_environment_before_the_command_is_read() -> None:
     found = read("VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 HF_TOKEN=x vllm serve m/m")
     assert found.env == {"VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1", "HF_TOKEN": "x"}
@@ -71,7 +89,11 @@ def test_nothing_reads_as_nothing() -> None:
         ("vllm serve m/m --block-size", "--block-size"),
         ("vllm serve m/m --max-model-len auto", "--max-model-len"),
         ("vllm serve m/m -sc nonsense", "--speculative-config"),
-        ("vllm serve m/m --kv-transfer-config.kv_connector X", "--kv-transfer-config.kv_connector"),
+        ("vllm serve m/m --tensor-parallel-size.x 2", "--tensor-parallel-size.x"),
+        ("vllm serve m/m --kv-transfer-config.kv_role", "--kv-transfer-config.kv_role needs a value"),
+        ("vllm serve m/m -sc.method mtp -sc.method.x 2", "--speculative-config.method.x"),
+        ("""vllm serve m/m --kv-transfer-config '{}' --kv-transfer-config.kv_role x""", "whole object too"),
+        ("vllm serve m/m -tp2", "write it as -tp 2"),
         ("vllm serve m/m n/n", "several models"),
     ],
 )

@@ -247,6 +247,7 @@ def test_speculation_with_the_models_own_layers_is_taken_into_account() -> None:
         ({"batch_size": "3x"}, "--batch-size"),
         ({"context_len": [-1]}, "--context-len"),
         ({"output_len": -1}, "--output-len"),
+        ({"output_len": "many"}, "--output-len"),
         ({"gpu": "abacus"}, "abacus"),
         ({"vllm_version": "yesterday"}, "yesterday"),
         ({"vllm_version": "0.3"}, "0.3"),
@@ -257,6 +258,19 @@ def test_speculation_with_the_models_own_layers_is_taken_into_account() -> None:
         ({"max_model_len": 10**9}, "max-model-len"),
         ({"speculative_config": {"method": "eagle3", "num_speculative_tokens": 3}}, "eagle3"),
         ({"speculative_config": {"method": "mtp"}}, "num_speculative_tokens"),
+        ({"max_num_seqs": 64, "max_num_batched_tokens": 63}, "63 is less than --max-num-seqs"),
+        ({"enable_chunked_prefill": False, "max_num_batched_tokens": 2048}, "--no-enable-chunked-prefill"),
+        ({"mamba_cache_mode": "some"}, "--mamba-cache-mode some"),
+        ({"gdn_prefill_backend": "cutedsl"}, "--gdn-prefill-backend cutedsl"),
+        ({"attention_config": ["FLASHINFER"]}, "--attention-config"),
+        ({"attention_config": {"backend": "ABACUS"}}, "ABACUS"),
+        ({"attention_config": {"indexer_kv_dtype": "int1"}}, "int1"),
+        ({"available_kv_memory": 1.5}, "--available-kv-memory"),
+        ({"batch_size": 1.5}, "--batch-size"),
+        ({"tensor_parallel_size": "two"}, "--tensor-parallel-size"),
+        ({"tensor_parallel_size": 2.0}, "--tensor-parallel-size"),
+        ({"enable_prefix_caching": "yes"}, "--enable-prefix-caching"),
+        ({"tensor_paralel_size": 2}, "tensor_paralel_size"),
     ],
 )
 def test_wrong_input_is_one_error_that_names_it(wrong: dict[str, Any], named: str) -> None:
@@ -273,3 +287,19 @@ def test_a_malformed_transfer_config_is_a_verdict_that_names_the_path() -> None:
 def test_no_model_is_an_error() -> None:
     with pytest.raises(UserError, match="MODEL"):
         plan()
+
+
+def test_text_of_a_library_call_is_read_as_on_the_command_line() -> None:
+    text = plan(llama(), max_model_len="8K", tensor_parallel_size="2", **TARGET)
+    assert text.settings == plan(llama(), max_model_len=8192, tensor_parallel_size=2, **TARGET).settings
+
+
+def test_without_chunked_prefill_a_step_takes_the_longest_prompt() -> None:
+    document = plan(llama(), enable_chunked_prefill=False, **TARGET).to_json()
+    assert document["engine"]["max_num_batched_tokens"] == 131072
+
+
+def test_options_that_are_not_read_but_may_change_the_answer_are_warned_about() -> None:
+    line = ["vllm", "serve", "--hf-overrides", '{"num_hidden_layers": 2}', "--port", "8000"]
+    warned = [text for text in plan(llama(), pasted=line, **TARGET).warnings if "--" in text]
+    assert warned == ["--hf-overrides is not read here and may change the config"]

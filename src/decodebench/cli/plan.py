@@ -22,12 +22,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument(
         "--available-kv-memory", metavar="SIZE", help="memory of one GPU for the KV cache: 64.68GiB"
     )
-    parser.add_argument(
-        "--batch-size", metavar="N,...", default="", help="batch sizes per data-parallel rank: 32,256"
-    )
-    parser.add_argument(
-        "--context-len", metavar="N,...", default="", help="context lengths: 8k,128k (4K is 4,096)"
-    )
+    parser.add_argument("--batch-size", metavar="N,...", help="batch sizes per data-parallel rank: 32,256")
+    parser.add_argument("--context-len", metavar="N,...", help="context lengths: 8k,128k (4K is 4,096)")
     parser.add_argument(
         "--output-len", metavar="N", default="0", help="tokens decoded from there (default: 0)"
     )
@@ -65,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
         return _answer(args)
     finally:
         gc.enable()
+        gc.freeze()  # nor does the interpreter's end, which looks once more and costs another tenth
 
 
 def _answer(args: argparse.Namespace) -> int:
@@ -85,8 +82,8 @@ def _answer(args: argparse.Namespace) -> int:
     answer = plan(
         args.model,
         available_kv_memory=args.available_kv_memory,
-        batch_size=args.batch_size or (),
-        context_len=args.context_len or (),
+        batch_size=() if args.batch_size is None else args.batch_size,
+        context_len=() if args.context_len is None else args.context_len,
         output_len=parse_count(args.output_len, "--output-len"),
         gpu=args.gpu,
         vllm_version=args.vllm_version,

@@ -77,8 +77,8 @@ def most_requests(
     pool: Pool, context: int, *, output: int = 0, lookahead: int = 0, watermark: float = 0.0
 ) -> int:
     """The largest batch that fits at `context`."""
-    each = sum(decode_blocks(pool.groups, context, pool.limits, output=output, lookahead=lookahead))
-    return max((pool.usable_blocks - int(watermark * pool.num_blocks)) // each, 0)
+    blocks = decode_blocks(pool.groups, context, pool.limits, output=output, lookahead=lookahead)
+    return _most_of(pool, sum(blocks), watermark)
 
 
 def request_cost(pool: Pool, context: int, *, output: int = 0, lookahead: int = 0) -> RequestCost:
@@ -97,8 +97,12 @@ def request_cost(pool: Pool, context: int, *, output: int = 0, lookahead: int = 
         bytes=sum(blocks) * pool.bytes_per_block,
         fixed_bytes=fixed * pool.bytes_per_block,
         bytes_per_token=per_token,
-        max_requests=most_requests(pool, context, output=output, lookahead=lookahead),
+        max_requests=_most_of(pool, sum(blocks)),
     )
+
+
+def _most_of(pool: Pool, each: int, watermark: float = 0.0) -> int:
+    return max((pool.usable_blocks - int(watermark * pool.num_blocks)) // each, 0)
 
 
 def _grows(spec: LayerSpec) -> bool:

@@ -11,6 +11,12 @@ from decodebench.kv.specs import LayerSpec
 LayerSpecs = Mapping[str, LayerSpec]
 
 
+def is_one_type(first: LayerSpec, other: LayerSpec) -> bool:
+    """Whether `other` may stand in one wrapper with `first`: the same token slots in blocks of the same size."""
+    slots = (first.block_size, first.dcp_sharded) == (other.block_size, other.dcp_sharded)
+    return slots and first.same_type_as(other)
+
+
 @dataclass(frozen=True, slots=True)
 class UniformTypeSpecs:
     """Layers of one type (same token slots, same block size) whose pages differ: one spec per layer is kept.
@@ -25,12 +31,9 @@ class UniformTypeSpecs:
         """The wrapper around `specs`, or None if they are not of one type. Not symmetric: the first spec
         decides.
         """
-        if len({(spec.block_size, spec.dcp_sharded) for spec in specs.values()}) > 1:
-            return None
-        first = next(iter(specs.values()))
-        if not all(first.same_type_as(spec) for spec in specs.values()):
-            return None
-        return cls(tuple(specs.items()))
+        layers = tuple(specs.items())
+        first = layers[0][1]
+        return cls(layers) if all(is_one_type(first, spec) for _, spec in layers) else None
 
     @property
     def first(self) -> LayerSpec:
@@ -90,6 +93,11 @@ class KVCacheGroup:
         if isinstance(self.spec, UniformTypeSpecs):
             return self.spec.layers
         return tuple((name, self.spec) for name in self.layer_names)
+
+    @property
+    def distinct_specs(self) -> tuple[LayerSpec, ...]:
+        """The specs of its layers, equal ones once."""
+        return tuple(dict.fromkeys(spec for _, spec in self.layer_specs))
 
     @property
     def page_bytes(self) -> int:

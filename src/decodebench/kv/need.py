@@ -39,7 +39,7 @@ def decode_blocks(
     first = min(context, limits.max_model_len)
     last = min(context + output, limits.max_model_len)
     return tuple(
-        max(_decode_peak(spec, first, last, lookahead, limits) for _, spec in group.layer_specs)
+        max(_decode_peak(spec, first, last, lookahead, limits) for spec in group.distinct_specs)
         for group in groups
     )
 
@@ -50,7 +50,7 @@ def prefill_blocks(groups: Sequence[KVCacheGroup], tokens: int, limits: EngineLi
     For a request of `max_model_len` tokens that is what start-up sizing plans.
     """
     return tuple(
-        max(_prefill_peak(spec, tokens, limits) for _, spec in group.layer_specs) for group in groups
+        max(_prefill_peak(spec, tokens, limits) for spec in group.distinct_specs) for group in groups
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from decodebench.kv.arithmetic import ceil_div
 from decodebench.kv.errors import CannotStart
-from decodebench.kv.groups import KVCacheGroup, LayerSpecs, UniformTypeSpecs
+from decodebench.kv.groups import KVCacheGroup, LayerSpecs, UniformTypeSpecs, is_one_type
 from decodebench.kv.rules import Rules
 from decodebench.kv.specs import CircularBuffer, LayerSpec, MambaState, SlidingWindow
 
@@ -59,15 +59,15 @@ def packed_groups(specs: LayerSpecs, rules: Rules) -> list[KVCacheGroup]:
 
 def _by_type(specs: LayerSpecs) -> list[dict[str, LayerSpec]]:
     """Layers in first-fit buckets of one type, in the model's order."""
-    parts: list[dict[str, LayerSpec]] = []
+    parts: list[tuple[LayerSpec, dict[str, LayerSpec]]] = []
     for name, spec in specs.items():
-        for part in parts:
-            if UniformTypeSpecs.of(part | {name: spec}):
+        for first, part in parts:
+            if is_one_type(first, spec):
                 part[name] = spec
                 break
         else:
-            parts.append({name: spec})
-    return parts
+            parts.append((spec, {name: spec}))
+    return [part for _, part in parts]
 
 
 def _bucket(part: LayerSpecs) -> Bucket:

@@ -8,6 +8,7 @@ from decodebench.models.errors import ModelError
 from decodebench.models.gpus import Gpu, find_gpu
 
 NEWEST_VERSION = (0, 33)
+GDN_PREFILL_BACKENDS = ("auto", "triton", "flashinfer")
 MAMBA_CACHE_MODES = ("none", "align", "all")
 
 
@@ -40,7 +41,7 @@ class EngineFlags:
     draft_layers: bool = False
     attention_backend: str | None = None
     indexer_kv_dtype: Literal["fp8", "mxfp4"] = "fp8"
-    gdn_prefill_backend: Literal["auto", "triton", "flashinfer"] = "auto"
+    gdn_prefill_backend: str = "auto"
     disable_sliding_window: bool = False
 
     def __post_init__(self) -> None:
@@ -60,6 +61,11 @@ class EngineFlags:
         if self.mamba_cache_mode not in MAMBA_CACHE_MODES:
             raise ModelError(
                 f"--mamba-cache-mode {self.mamba_cache_mode}: accepted: {', '.join(MAMBA_CACHE_MODES)}"
+            )
+        if self.gdn_prefill_backend not in GDN_PREFILL_BACKENDS:
+            raise ModelError(
+                f"--gdn-prefill-backend {self.gdn_prefill_backend}: its blocks are not known here; "
+                f"accepted: {', '.join(GDN_PREFILL_BACKENDS)}"
             )
         if self.num_speculative_tokens < 0:
             raise ModelError(

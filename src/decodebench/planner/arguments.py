@@ -28,6 +28,7 @@ class EngineArguments:
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
     enable_prefix_caching: bool | None = None
+    enable_chunked_prefill: bool | None = None
     async_scheduling: bool | None = None
     disable_hybrid_kv_cache_manager: bool | None = None
     disable_sliding_window: bool | None = None
@@ -36,7 +37,10 @@ class EngineArguments:
     kv_offloading_backend: str = "native"
     speculative_config: Mapping[str, Any] | str | None = None
     attention_backend: str | None = None
+    attention_config: Mapping[str, Any] | None = None  # of it `backend` and `indexer_kv_dtype` are read
+    gdn_prefill_backend: str = "auto"
     mamba_block_size: int | None = None
+    mamba_cache_mode: str = "none"
     mamba_cache_dtype: str = "auto"
     mamba_ssm_cache_dtype: str = "auto"
     num_gpu_blocks_override: int | None = None
@@ -109,6 +113,7 @@ OPTIONS = (
     Option("max_num_seqs", _positive, "most requests in one step"),
     Option("max_num_batched_tokens", _positive, "most tokens in one step"),
     Option("enable_prefix_caching", None, "reuse of common prefixes (vLLM's default: on)"),
+    Option("enable_chunked_prefill", None, "prefill in chunks (vLLM's default: on)"),
     Option("async_scheduling", None, "schedule ahead of the results (vLLM's default on a GPU: on)"),
     Option(
         "disable_hybrid_kv_cache_manager",
@@ -123,12 +128,31 @@ OPTIONS = (
     Option("kv_offloading_backend", _text, "native or lmcache"),
     Option("speculative_config", _object, "JSON: speculative decoding", ("-sc",)),
     Option("attention_backend", _text, "attention backend by vLLM's name"),
+    Option("attention_config", _object, "JSON: its backend and indexer_kv_dtype are read", ("-ac",)),
+    Option("gdn_prefill_backend", _text, "kernel that prefills GDN layers: auto, triton or flashinfer"),
+    Option("mamba_cache_mode", _text, "which states are cached: none, align or all"),
     Option("mamba_block_size", _positive, "tokens a state block stands for"),
     Option("mamba_cache_dtype", _text, "dtype of the state"),
     Option("mamba_ssm_cache_dtype", _text, "dtype of the SSM state"),
     Option("num_gpu_blocks_override", _positive, "blocks of the pool, instead of memory"),
     Option("kv_cache_memory_bytes", parse_bytes, "memory for the KV cache per GPU, as vLLM's own flag"),
 )
+
+UNREAD = {
+    "--additional-config": "backends that a model takes from it",
+    "--all2all-backend": "the default of --max-num-batched-tokens",
+    "--config": "whatever the file sets",
+    "--hf-config-path": "the config",
+    "--hf-overrides": "the config",
+    "--kv-cache-dtype-skip-layers": "the dtype of single layers",
+    "--performance-mode": "the defaults of --max-num-seqs and --max-num-batched-tokens",
+    "--prefill-context-parallel-size": "the size of blocks",
+    "--watermark": "the blocks kept free at admission",
+}
+"""Options of vLLM that are not read although they may change the answer, and what of it."""
+
+OBJECTS = ("kv_transfer_config", "speculative_config", "attention_config")
+"""Fields that are objects, of which a pasted line may set single keys."""
 
 OPTION_OF = {option.name: option for option in OPTIONS}
 
@@ -142,3 +166,26 @@ def read_option(option: Option, text: str | None) -> Any:
     if text is None:
         raise UserError(f"{option.name} needs a value", option.help)
     return option.read(text, option.name)
+
+
+def read_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Keyword arguments of a library call: text is read as on the command line, other values are checked for kind."""
+    by_field = {option.field: option for option in OPTIONS}
+    read = {}
+    for field, value in given.items():
+        option = by_field.get(field)
+        if option is None:
+            raise UserError(f"{field!r} is no argument of a plan", f"accepted: {', '.join(sorted(by_field))}")
+        if isinstance(value, str) and option.read is not None:
+            value = option.read(value, option.name)
+        elif option.read in (_positive, _length, parse_bytes) and not is_count_or_none(value):
+            raise UserError(f"{option.name} is {value!r}", "give an integer of at least 1")
+        elif option.read is None and not isinstance(value, bool | None):
+            raise UserError(f"{option.name} is {value!r}", "give True, False or None")
+        read[field] = value
+    return read
+
+
+def is_count_or_none(value: object) -> bool:
+    """Whether a value is None or an integer of at least 1; True and False are no integers."""
+    return value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0)

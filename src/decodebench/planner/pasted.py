@@ -2,18 +2,21 @@
 
     VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 vllm serve deepseek-ai/DeepSeek-V4-Flash -dp 4 -ep --kv-cache-dtype fp8 --port 8000
 
-Options that do not shape the cache are left aside and named, so that nobody believes they were taken into account.
+Options that do not shape the cache are left aside and named, so that nobody believes they were taken into account. The
+dotted form (`--kv-transfer-config.kv_role kv_both`) is read as vLLM reads it: keys of one object.
 """
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from decodebench.errors import UserError
-from decodebench.planner.arguments import OPTION_OF, read_option
+from decodebench.planner.arguments import OBJECTS, OPTION_OF, OPTIONS, Option, read_option
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_GLUED = re.compile(r"(-[a-z]+)(\d+)")
 _SERVERS = ("vllm.entrypoints.openai.api_server",)
 
 
@@ -50,12 +53,11 @@ def read_pasted(words: Sequence[str]) -> PastedLine:
         if flag.name == "--model" and flag.value is not None:
             bare.append(flag.value)
         elif option is None:
+            _refuse_glued(flag.name)
             ignored.append(flag.name)
         elif flag.key:
-            raise UserError(
-                f"{flag.name}.{flag.key}: the dotted form is not read here",
-                f"give the whole object: {flag.name} '{{...}}'",
-            )
+            _put(arguments, option, flag.key, flag.value)
+            bare.extend(extra if "=" in rest[flag.start] else extra[1:])
         elif option.read is None:
             arguments[option.field] = not negated
             bare.extend(extra)
@@ -74,6 +76,34 @@ def read_pasted(words: Sequence[str]) -> PastedLine:
             f"the pasted line names several models: {', '.join(bare)}", "quote values that contain blanks"
         )
     return PastedLine(bare[0] if bare else None, env, arguments, tuple(dict.fromkeys(ignored)))
+
+
+def _refuse_glued(name: str) -> None:
+    """`-tp2` is no option of vLLM; left aside it would be a plan for one rank."""
+    glued = _GLUED.fullmatch(name)
+    if glued and any(glued[1] in option.short for option in OPTIONS):
+        raise UserError(f"{name}: vLLM has no such option", f"write it as {glued[1]} {glued[2]}")
+
+
+def _put(arguments: dict[str, Any], option: Option, path: str, text: str | None) -> None:
+    """Set one key of an object: `path` as in `kv_connector_extra_config.connectors`, the value JSON or text."""
+    name = f"{option.name}.{path}"
+    if option.field not in OBJECTS:
+        raise UserError(f"{name}: {option.name} takes no keys", option.help)
+    if text is None:
+        raise UserError(f"{name} needs a value", option.help)
+    whole = arguments.setdefault(option.field, {})
+    if isinstance(whole, str):
+        raise UserError(f"{name}: {option.name} is given as a whole object too", "write it one way")
+    *parents, key = path.split(".")
+    for parent in parents:
+        whole = whole.setdefault(parent, {})
+        if not isinstance(whole, dict):
+            raise UserError(f"{name}: {parent} has a value of its own", "write the object as JSON")
+    try:
+        whole[key] = json.loads(text)
+    except ValueError:
+        whole[key] = text
 
 
 def _after_command(words: list[str]) -> list[str]:

@@ -17,13 +17,13 @@ from decodebench.hma import Decision, ModelFacts, Verdict, decide
 from decodebench.hma.rules import ASK_OFF
 from decodebench.kv.errors import CannotStart
 from decodebench.models import ModelError
-from decodebench.planner.arguments import EngineArguments
+from decodebench.planner.arguments import EngineArguments, read_arguments
 from decodebench.planner.device import DEFAULT_GPU, choose_target, installed_cpu
 from decodebench.planner.model import NamedModel, find_model
 from decodebench.planner.pasted import read_pasted
 from decodebench.planner.settings import Asked, Counts, Settings, settle
 from decodebench.planner.shape import Shape, build_shape
-from decodebench.planner.warnings import warnings_about
+from decodebench.planner.warnings import about_unread, warnings_about
 
 
 class PlanError(UserError):
@@ -93,7 +93,9 @@ def plan(
     """
     line = read_pasted(pasted)
     named = _named_model(model if model is not None else line.model)
-    given = EngineArguments(**{**read_pasted(named.engine_args).arguments, **line.arguments, **arguments})
+    given = EngineArguments(
+        **{**read_pasted(named.engine_args).arguments, **line.arguments, **read_arguments(arguments)}
+    )
     asked = Asked(
         available_kv_memory=available_kv_memory,
         batch_size=batch_size,
@@ -138,7 +140,7 @@ def _plan(named: NamedModel, settings: Settings, allow_import: bool, ignored: tu
         off=off,
         on_error=on_error,
         off_error=off_error,
-        warnings=(*decision.warnings, *warnings_about(built, settings)),
+        warnings=(*decision.warnings, *warnings_about(built, settings), *about_unread(ignored)),
         ignored=ignored,
     )
 

@@ -1,6 +1,6 @@
 """What the engine makes of flags, device and version before it builds a cache: lengths, step limits, memory, points."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,8 @@ from decodebench.kv.limits import EngineLimits
 from decodebench.kv.rules import rules_for
 from decodebench.kv.units import parse_bytes, parse_count, parse_counts
 from decodebench.models import EngineFlags, ModelConfig, ModelSpecs, describe
-from decodebench.planner.arguments import EngineArguments
+from decodebench.planner.arguments import EngineArguments, is_count_or_none
+from decodebench.planner.attention import read_attention
 from decodebench.planner.device import StepLimits, Target, default_step_limits
 from decodebench.planner.offloading import SIMPLE, offloading_config
 from decodebench.planner.shape import Memory, Workload
@@ -74,6 +75,8 @@ def settle(
     config: ModelConfig, arguments: EngineArguments, env: Mapping[str, str], target: Target, asked: Asked
 ) -> Settings:
     """Settle all of it; `UserError`, `ModelError` or `ValueError` where something given makes no sense."""
+    if not isinstance(asked.output_len, int) or asked.output_len < 0:
+        raise UserError(f"--output-len {asked.output_len!r}: must be an integer of at least 0")
     speculation = read_speculation(arguments.speculative_config)
     specs = describe(config, _flags(arguments, target, speculation, env))
     steps = _step_limits(arguments, target, specs)
@@ -87,8 +90,6 @@ def settle(
         max_num_seqs=steps.max_num_seqs,
         max_num_batched_tokens=steps.max_num_batched_tokens,
     )
-    if asked.output_len < 0:
-        raise UserError(f"--output-len {asked.output_len}: must be at least 0")
     return Settings(
         target=target,
         arguments=arguments,
@@ -111,6 +112,7 @@ def _flags(
     arguments: EngineArguments, target: Target, speculation: Speculation, env: Mapping[str, str]
 ) -> EngineFlags:
     partition = env.get(LAYER_PARTITION)
+    attention = read_attention(arguments.attention_config)
     return EngineFlags(
         gpu=target.gpu,
         vllm_version=target.version_number,
@@ -125,11 +127,14 @@ def _flags(
         allow_long_max_model_len=is_set(env, ALLOW_LONG),
         enable_prefix_caching=arguments.enable_prefix_caching is not False,
         mamba_block_size=arguments.mamba_block_size,
+        mamba_cache_mode=arguments.mamba_cache_mode,
         mamba_cache_dtype=arguments.mamba_cache_dtype,
         mamba_ssm_cache_dtype=arguments.mamba_ssm_cache_dtype,
         num_speculative_tokens=speculation.num_tokens,
         draft_layers=speculation.draft_layers,
-        attention_backend=arguments.attention_backend,
+        attention_backend=attention.backend or arguments.attention_backend,
+        indexer_kv_dtype=attention.indexer_kv_dtype,
+        gdn_prefill_backend=arguments.gdn_prefill_backend,
         disable_sliding_window=bool(arguments.disable_sliding_window),
     )
 
@@ -141,9 +146,29 @@ def _step_limits(arguments: EngineArguments, target: Target, specs: ModelSpecs) 
     tokens = arguments.max_num_batched_tokens or min(
         default.max_num_batched_tokens, seqs * specs.max_model_len
     )
+    if arguments.enable_chunked_prefill is False and arguments.max_num_batched_tokens is None:
+        tokens = max(specs.max_model_len, tokens)
     if specs.uses_mla and target.gpu.name == CPU_WITHOUT_AMX:
         tokens = max(specs.max_model_len, CPU_MLA_STEP)
-    return StepLimits(tokens, arguments.max_num_seqs or min(seqs, tokens))
+    limits = StepLimits(tokens, arguments.max_num_seqs or min(seqs, tokens))
+    _check_steps(limits, specs.max_model_len, chunked=arguments.enable_chunked_prefill is not False)
+    return limits
+
+
+def _check_steps(limits: StepLimits, max_model_len: int, *, chunked: bool) -> None:
+    """What the engine refuses (0.32 `SchedulerConfig.verify_max_model_len`)."""
+    if limits.max_num_batched_tokens < limits.max_num_seqs:
+        raise UserError(
+            f"--max-num-batched-tokens {limits.max_num_batched_tokens} is less than --max-num-seqs "
+            f"{limits.max_num_seqs}, and the engine refuses that: every sequence needs a token of the step",
+            "raise the first or lower the second",
+        )
+    if not chunked and limits.max_num_batched_tokens < max_model_len:
+        raise UserError(
+            f"--max-num-batched-tokens {limits.max_num_batched_tokens} is less than --max-model-len {max_model_len}, "
+            "and without chunked prefill the engine refuses that",
+            "raise the first, lower the second or leave out --no-enable-chunked-prefill",
+        )
 
 
 def _world_size(arguments: EngineArguments) -> int:
@@ -184,7 +209,7 @@ def _memory(given: int | str | None, arguments: EngineArguments) -> Memory:
     available = parse_bytes(given, "--available-kv-memory") if isinstance(given, str) else given
     if available is None:
         available = arguments.kv_cache_memory_bytes
-    if available is not None and available < 1:
+    if not is_count_or_none(available):
         raise UserError(
             f"--available-kv-memory {given}: must be at least 1 byte", "write it as 64.68GiB or in bytes"
         )
@@ -195,9 +220,9 @@ def _counts(given: Counts, field: str) -> tuple[int, ...]:
     """Counts from one number, a list of them, or text such as `8k,128k`."""
     if isinstance(given, str):
         return parse_counts(given, field)
-    values = (given,) if isinstance(given, int) else tuple(given)
+    values = tuple(given) if isinstance(given, Iterable) else (given,)
     counts = tuple(parse_count(value, field) if isinstance(value, str) else value for value in values)
     for count in counts:
-        if isinstance(count, bool) or count < 1:
+        if count is None or not is_count_or_none(count):
             raise UserError(f"{field} {count!r}: every value must be an integer of at least 1")
     return counts

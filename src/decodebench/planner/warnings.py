@@ -1,6 +1,9 @@
 """What a plan's reader must not overlook: an engine that will not start, a pool that context hardly fills, replicas."""
 
+from collections.abc import Iterable
+
 from decodebench.kv.replication import tp_replicas
+from decodebench.planner.arguments import UNREAD
 from decodebench.planner.settings import Settings
 from decodebench.planner.shape import Shape
 
@@ -12,6 +15,13 @@ def warnings_about(shape: Shape, settings: Settings) -> tuple[str, ...]:
         *_pinned(shape),
         *_beyond(shape, settings),
         *_replicas(shape, settings),
+    )
+
+
+def about_unread(ignored: Iterable[str]) -> tuple[str, ...]:
+    """Options of a pasted line that are not read and yet may change the answer."""
+    return tuple(
+        f"{name} is not read here and may change {UNREAD[name]}" for name in ignored if name in UNREAD
     )
 
 
