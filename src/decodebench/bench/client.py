@@ -145,6 +145,7 @@ class Client:
                 # Closing the connections of what is left makes the server abort it.
                 members.cancel()
                 watcher.cancel()
+                await asyncio.gather(members, watcher, return_exceptions=True)
 
     async def _member(
         self, session: aiohttp.ClientSession, cohort: CohortRequest, rank: int, member: int
