@@ -78,6 +78,7 @@ def test_an_engine_that_is_killed(run, tmp_path):
     assert command.wait() == 3
     assert command.left_behind() == []
     assert "a process of the engine died and left no exception" in command.stderr
+    assert "Traceback" not in command.stderr
     assert "server.log" in command.stderr
     document = command.stored
     assert document["status"] == "failed"
@@ -92,6 +93,7 @@ def test_an_engine_that_hangs_is_told_as_stuck_and_ended(run):
     engine_core(command).suspend()
     assert command.wait() in (0, 4)
     assert command.left_behind() == []
+    assert "Traceback" not in command.stderr
     reasons = [detail["reason"] or "" for detail in kept(command.stored).values()]
     assert any("stuck: nothing changed on the server for 6 s" in reason for reason in reasons)
 
