@@ -57,6 +57,10 @@ class Api:
         self._session = session
         self._running = running
 
+    def number(self) -> int:
+        """One that no other case has."""
+        return self._running.numbers()
+
     async def complete(
         self, prompt: list[int] | int | list[list[int]], max_tokens: int, asked: Any = None, **fields: Any
     ) -> Reply:

@@ -1,0 +1,211 @@
+"""Self-donor equality: a prompt that is filled from its own donor goes on as if it had been really prefilled.
+
+This proves that every page of every KV cache group is kept and put where it belongs. The donor of a prompt P is P without
+its last token. The reference is a real prefill of P[:-1] followed by decode steps: P ends with the greedy token after
+P[:-1], so one real request of P[:-1] puts P[-1] out first and then what P must go on with. Prefill and decode
+kernels round differently; this way both sides compute P[-1] and all that follows in decode steps of one request, and
+tokens and logprobs must be *equal*, bit for bit.
+
+Controls that must fail show what the equality can see: another prompt's donor, a donor one token too long (states have
+seen the last token twice), and each single group's pages left out. The pool is poisoned before, by fills with a large number.
+"""
+
+from dataclasses import dataclass
+
+import pytest
+
+from decodebench.engine import recipes
+from tests.e2e.client import Api, Reply, talk
+from tests.e2e.leaving_out import LEAVE_OUT
+from tests.e2e.servers import Running, ServerKind
+
+pytest.importorskip("vllm", reason="runs vLLM's own server")
+pytestmark = pytest.mark.engine
+
+OUTPUT = 16
+DISTINCT = 8
+CACHING = {"on": "--enable-prefix-caching", "off": "--no-enable-prefix-caching"}
+DEFAULT = {("tiny-gemma3", "on"), ("tiny-granite", "on")}
+SMALL = ("--kv-cache-memory-bytes", "64M", "--max-num-seqs", "16", "--max-model-len", "2048")
+
+
+def kind(recipe: str, caching: str) -> ServerKind:
+    return ServerKind(
+        f"{recipe}-donors-prefix-caching-{caching}",
+        recipe,
+        (*SMALL, CACHING[caching]),
+        {"fill_mean": 30.0},
+        module="tests.e2e.leaving_out",
+    )
+
+
+SERVERS = pytest.mark.parametrize(
+    "server",
+    [
+        pytest.param(
+            kind(recipe, caching),
+            id=str(kind(recipe, caching)),
+            marks=[] if (recipe, caching) in DEFAULT else pytest.mark.matrix,
+        )
+        for recipe in recipes.names()
+        for caching in CACHING
+    ],
+    indirect=True,
+)
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """What a request put out: token ids and the logprob of each."""
+
+    tokens: tuple[int, ...]
+    logprobs: tuple[float, ...]  # None where the server has no number for it: NaN in the logits
+
+    @classmethod
+    def of(cls, reply: Reply, first: int = 0) -> "Continuation":
+        assert reply.status == 200, reply.body
+        choice = reply.body["choices"][0]
+        return cls(tuple(choice["token_ids"][first:]), tuple(choice["logprobs"]["token_logprobs"][first:]))
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A prompt P, and how it really goes on after a prefill of P[:-1]."""
+
+    prompt: list[int]
+    expected: Continuation
+
+    @property
+    def donor(self) -> list[int]:
+        return self.prompt[:-1]
+
+
+class Donors:
+    """What the cases ask of one server."""
+
+    def __init__(self, api: Api, server: Running) -> None:
+        self._api = api
+        self._server = server
+
+    async def trial(self, length: int, count: int = OUTPUT) -> Trial:
+        """A prompt of `length` + 1 tokens whose continuation says something: enough distinct tokens."""
+        for _ in range(20):
+            prompt = self._server.prompt(length)
+            real = await self._continue(prompt, {"fill": False}, count + 1)
+            expected = Continuation.of(real, first=1)
+            if len(set(expected.tokens[:OUTPUT])) >= DISTINCT:
+                return Trial([*prompt, Continuation.of(real).tokens[0]], expected)
+        raise AssertionError(f"20 prompts of {length} tokens, and none puts out {DISTINCT} distinct tokens")
+
+    async def keep(self, prompt: list[int]) -> str:
+        """Make a donor of a prompt."""
+        name = f"d{self._api.number()}"
+        reply = await self._api.complete(prompt, 1, {"donor": {"id": name}})
+        assert "error" not in reply.said, reply.said
+        return name
+
+    async def forget(self, donor: str) -> None:
+        reply = await self._api.complete(2, 1, {"fill": False, "forget": [donor]})
+        assert "error" not in reply.said, reply.said
+
+    async def poison(self) -> None:
+        """Write a large number into every block of the pool."""
+        facts = self._server.engine.first
+        requests = (
+            2
+            + facts["num_blocks"]
+            * min(group["block_size"] for group in facts["groups"])
+            // facts["max_model_len"]
+        )
+        for _ in range(min(requests, 8)):
+            assert (await self._api.complete(facts["max_model_len"] - 1, 1)).status == 200
+
+    async def go_on(self, prompt: list[int], donor: str, seed: int = 0, count: int = OUTPUT) -> Reply:
+        """How a prompt that is filled from a donor goes on, the pool poisoned before."""
+        await self.poison()
+        return await self._continue(prompt, {"donors": [donor], "seed": seed}, count)
+
+    async def _continue(self, prompt: list[int], asked: dict, count: int) -> Reply:
+        return await self._api.complete(prompt, count, asked, logprobs=1, return_token_ids=True)
+
+
+def edges(server: Running) -> list[int]:
+    """Donor lengths before, on and after the edges of blocks and windows."""
+    facts = server.engine.first
+    longest = facts["max_model_len"] - OUTPUT - 2
+    blocks = {group["block_size"] for group in facts["groups"] if group["block_size"] <= longest // 2}
+    windows = {group["window"] for group in facts["groups"] if 0 < group["window"] <= longest // 2}
+    marks = {2 * max(blocks), *blocks, *windows, *(window + max(blocks) for window in windows)}
+    return sorted({mark + offset for mark in marks for offset in (-1, 0, 1) if 8 <= mark + offset <= longest})
+
+
+def controls(server: Running) -> list[int]:
+    """A few lengths inside of blocks."""
+    step = server.engine.first["max_model_len"] // 8
+    return [step - 13, 2 * step + 5, 3 * step + 1, 4 * step - 3]
+
+
+@SERVERS
+def test_a_prompt_filled_from_its_own_donor_goes_on_as_really_prefilled(server):
+    async def case(api):
+        donors, seen = Donors(api, server), set()
+        for length in edges(server):
+            this = await donors.trial(length)
+            donor = await donors.keep(this.donor)
+            reply = await donors.go_on(this.prompt, donor)
+            assert "error" not in reply.said, reply.said
+            assert Continuation.of(reply) == this.expected, f"after a donor of {length} tokens"
+            seen.add(this.expected.tokens)
+            await donors.forget(donor)
+        assert len(seen) == len(edges(server))
+
+    talk(server, case)
+
+
+@SERVERS
+def test_another_prompts_donor_does_not_pass(server):
+    async def case(api):
+        donors, passed = Donors(api, server), []
+        for length in controls(server):
+            this = await donors.trial(length)
+            other = await donors.keep(server.prompt(length))
+            passed.append(Continuation.of(await donors.go_on(this.prompt, other)) == this.expected)
+            await donors.forget(other)
+        assert sum(passed) <= 1, passed
+
+    talk(server, case)
+
+
+@SERVERS
+def test_a_donor_one_token_too_long_does_not_pass_where_there_is_state(server):
+    if not any(group["kind"] == "state" for group in server.engine.first["groups"]):
+        pytest.skip("attention overwrites the row of the last token; only a state has seen it twice")
+
+    async def case(api):
+        donors, passed = Donors(api, server), []
+        for length in controls(server):
+            this = await donors.trial(length)
+            long = await donors.keep(this.prompt)
+            passed.append(Continuation.of(await donors.go_on(this.prompt, long)) == this.expected)
+            await donors.forget(long)
+        assert sum(passed) <= 1, passed
+
+    talk(server, case)
+
+
+@SERVERS
+def test_without_the_pages_of_any_single_group_it_does_not_pass(server):
+    async def case(api):
+        donors = Donors(api, server)
+        for group in range(len(server.engine.first["groups"])):
+            passed = []
+            for length in controls(server):
+                this = await donors.trial(length)
+                donor = await donors.keep(this.donor)
+                reply = await donors.go_on(this.prompt, donor, seed=LEAVE_OUT + group)
+                assert "the plan says" in reply.said["error"]  # the workers' account of pages sees it as well
+                passed.append(Continuation.of(reply) == this.expected)
+                await donors.forget(donor)
+            assert sum(passed) <= 1, (group, passed)
+
+    talk(server, case)
