@@ -21,6 +21,7 @@ from decodebench.bench.settings import Settings
 from decodebench.bench.stopping import Stopping
 from decodebench.bench.window_plan import MIN_WINDOW_STEPS, WINDOW_STEPS
 from decodebench.cli.engine_options import connector_config_of, donor_options_of
+from decodebench.engine.composition import AFTER, BEFORE
 from decodebench.engine.redact import HIDDEN, Redactor, secrets_in
 from decodebench.errors import UserError
 from decodebench.kv.units import parse_counts
@@ -198,6 +199,9 @@ def _config_words(path: Path) -> list[str]:
 
 
 def _option_words(path: Path, option: str, value: Any) -> list[str]:
+    if option in (AFTER, BEFORE):  # repeatable; a table is the connector's transfer config
+        each = value if isinstance(value, list) else [value]
+        return [word for one in each for word in (option, one if isinstance(one, str) else json.dumps(one))]
     if isinstance(value, bool):
         return [option] if value else []
     if isinstance(value, list):

@@ -18,7 +18,10 @@ def notes(document: RunDocument) -> list[str]:
     lines += _interval(document.points)
     lines += _missed(document.points)
     lines += _content(document.points)
-    lines += [_donors(phase) for phase in document.donors]
+    lines += [
+        f"{donor_line(phase)} How close to a real prefill: not measured (see `decodebench fidelity`)."
+        for phase in document.donors
+    ]
     if document.host.noise_warning:
         lines.append(f"Noise: {document.host.noise_warning}")
     if document.status is not RunStatus.FINISHED:
@@ -41,6 +44,8 @@ def engine_line(engine: Engine) -> str:
         parts.append(f"{len(engine.groups)} KV cache group{'s' * (len(engine.groups) > 1)}")
     if engine.hma is not None:
         parts.append(f"hybrid KV cache manager {'on' if engine.hma else 'off'}")
+    if len(engine.connectors) > 1:
+        parts.append(f"KV connectors, asked in this order: {' then '.join(engine.connectors)}")
     if engine.shims:
         parts.append(f"CPU shims: {', '.join(engine.shims)}")
     return ", ".join(parts)
@@ -80,12 +85,13 @@ def _content(points: tuple[Point, ...]) -> Iterator[str]:
             yield f"Content: {content} fill."
 
 
-def _donors(phase: DonorPhase) -> str:
+def donor_line(phase: DonorPhase) -> str:
+    """What the donors were and what they cost."""
     spread = "one a request" if phase.one_a_request else "pages mixed by request"
     return (
         f"Content: {phase.donors} donors of {phase.donor_len:,} tokens ({phase.source}), {spread}; prefilled before "
         f"launch {phase.launch + 1} in {phase.duration_ns / 1e9:.1f} s, {phase.bank_bytes / 2**20:,.0f} MiB of host "
-        "memory a worker; how close to a real prefill: not measured (see `decodebench fidelity`)."
+        "memory a worker."
     )
 
 
