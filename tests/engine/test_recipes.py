@@ -32,6 +32,10 @@ def _vllm_is_installed() -> bool:
 needs_vllm = pytest.mark.skipif(not _vllm_is_installed(), reason="needs vLLM, torch and transformers")
 
 LLAMA = recipes.get("tiny-llama")
+MADE = [
+    pytest.param(name, marks=pytest.mark.matrix if name.startswith("small-") else ())  # a gigabyte each
+    for name in recipes.names()
+]
 
 
 @pytest.fixture
@@ -78,7 +82,7 @@ def test_range_at_width_keeps_the_gain_of_a_projection():
 
 
 @needs_vllm
-@pytest.mark.parametrize("name", recipes.names())
+@pytest.mark.parametrize("name", MADE)
 def test_recipe_materialises_with_the_configuration_it_states(name: str):
     recipe = recipes.get(name)
     folder = recipe.materialise()
@@ -95,7 +99,7 @@ def test_recipe_materialises_with_the_configuration_it_states(name: str):
 
 
 @needs_vllm
-@pytest.mark.parametrize("name", recipes.names())
+@pytest.mark.parametrize("name", MADE)
 def test_weights_are_at_scale_and_finite(name: str):
     import torch
     from safetensors.torch import load_file

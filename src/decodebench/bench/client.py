@@ -10,12 +10,11 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import aiohttp
 
 from decodebench.bench.alive import require_alive
-from decodebench.bench.prompts import PromptSource
 from decodebench.bench.window_plan import WindowPlan
 from decodebench.connector.params import KEY
 from decodebench.errors import EngineFailed
@@ -26,6 +25,12 @@ if TYPE_CHECKING:
 POLL_S = 5.0
 """How often the server's counters are read while a cohort runs: rarely, since its API server shares the machine."""
 INFO_TIMEOUT_S = 600.0  # a first request may compile kernels
+
+
+class Prompts(Protocol):
+    """Draws the prompts of one run, each by its number."""
+
+    def body(self, number: int, length: int, fields: Mapping[str, Any]) -> Iterator[bytes]: ...
 
 
 class RequestFailed(Exception):
@@ -99,7 +104,7 @@ class Client:
     def __init__(
         self,
         target: Target,
-        source: PromptSource,
+        source: Prompts,
         salt: str,
         check: Callable[[], None],
         on_activity: Callable[[Activity], None],

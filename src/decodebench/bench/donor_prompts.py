@@ -34,11 +34,17 @@ class Text:
     """Paragraphs, told apart by blank lines."""
 
     paragraphs: tuple[str, ...]
+    name: str = "own text"
 
     @classmethod
     def shipped(cls) -> "Text":
         """The text set of this package: prose, notes, code, tables and logs."""
-        return cls.of((files("decodebench.bench") / "donor_text.txt").read_text(encoding="utf-8"))
+        text = cls.of((files("decodebench.bench") / "donor_text.txt").read_text(encoding="utf-8"))
+        return cls(text.paragraphs, "shipped text")
+
+    def halves(self) -> tuple["Text", "Text"]:
+        """Every other paragraph, and the rest."""
+        return Text(self.paragraphs[::2], self.name), Text(self.paragraphs[1::2], self.name)
 
     @classmethod
     def read(cls, path: Path) -> "Text":

@@ -120,6 +120,19 @@ def forget_donors(target: Target, donors: DonorSet, ranks: int) -> None:
     asyncio.run(_forget(target, donors, ranks))
 
 
+def tokenised(target: Target, text: Text) -> tuple[tuple[int, ...], ...]:
+    """The token ids of every paragraph, by the server's tokenizer. Raises `EngineFailed`."""
+
+    async def ask() -> list[list[int]]:
+        async with _session(target) as session:
+            return [await _token_ids(session, target, part + "\n\n") for part in text.paragraphs]
+
+    try:
+        return tuple(tuple(ids) for ids in asyncio.run(ask()))
+    except RequestFailed as error:
+        raise EngineFailed("the server did not tokenise a text", str(error)) from None
+
+
 @dataclass(slots=True, eq=False)
 class _Job:
     target: Target
@@ -136,7 +149,7 @@ class _Job:
         text = self.options.text
         async with _session(self.target) as session:
             if text is not None:
-                self.source = "own text"
+                self.source = text.name
             elif self.has_real_weights and await self._reads(session, Text.shipped()):
                 text, self.source = Text.shipped(), "shipped text"
             begun = time.monotonic_ns()
@@ -186,9 +199,7 @@ class _Job:
             return random_ids(source, number, self.length)
 
         async def tokenize(words: str) -> list[int]:
-            asked = {"model": self.target.model, "prompt": words, "add_special_tokens": False}
-            answer = await post_to(session, self.target.headers, None, asked, path="/tokenize")
-            return list(answer["tokens"])
+            return await _token_ids(session, self.target, words)
 
         return await text_ids(text, self.seed, number, self.length, tokenize)
 
@@ -234,6 +245,12 @@ class _Job:
                     f"first {missing[0]}",
                 )
             time.sleep(POLL_S)
+
+
+async def _token_ids(session: aiohttp.ClientSession, target: Target, text: str) -> list[int]:
+    asked = {"model": target.model, "prompt": text, "add_special_tokens": False}
+    answer = await post_to(session, target.headers, None, asked, path="/tokenize")
+    return list(answer["tokens"])
 
 
 def _session(target: Target) -> aiohttp.ClientSession:

@@ -45,11 +45,26 @@ class JudgedRepeat:
 
     @classmethod
     def of(
-        cls, launch: int, logs: Sequence[RankLog], plan: WindowPlan, *, batch: int, drafts: int = 0
+        cls,
+        launch: int,
+        logs: Sequence[RankLog],
+        plan: WindowPlan,
+        *,
+        batch: int,
+        drafts: int = 0,
+        prefilled: bool = False,
     ) -> Self:
-        """`batch`: requests per rank."""
+        """`batch`: requests per rank. `prefilled`: they were really prefilled."""
         judgements = [
-            judge(log.steps, plan, batch=batch, release_step=log.release_step, drafts=drafts) for log in logs
+            judge(
+                log.steps,
+                plan,
+                batch=batch,
+                release_step=log.release_step,
+                drafts=drafts,
+                prefilled=prefilled,
+            )
+            for log in logs
         ]
         return cls(launch, tuple(logs), tuple(judgements))
 

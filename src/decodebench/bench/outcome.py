@@ -41,7 +41,9 @@ class Outcome:
             for answer in answers
             if "steps" in answer.said and _is_state(answer.said.get("cohort"))
         )
-        judged = JudgedRepeat.of(launch, logs, cohort.plan, batch=cohort.size, drafts=limits.num_drafts)
+        judged = JudgedRepeat.of(
+            launch, logs, cohort.plan, batch=cohort.size, drafts=limits.num_drafts, prefilled=cohort.prefill
+        )
         written = [state["pages"] for state in states]
         filled: dict[str, JsonValue] = {
             "workers": states[0]["workers"] if states else 0,
@@ -62,6 +64,8 @@ class Outcome:
 
 def planned_pages(cohort: CohortRequest, limits: Limits, filled_groups: Sequence[bool]) -> tuple[int, ...]:
     """Blocks per group that the fills of one rank's members must write: all but the last prompt token of each."""
+    if cohort.prefill:
+        return ()
     tokens = cohort.plan.prompt_len - 1
     return tuple(
         cohort.size * blocks_filled(shape, tokens) if filled else 0

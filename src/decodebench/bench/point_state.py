@@ -145,3 +145,27 @@ class PointState:
             return Status.NOT_RUN, self.stopped or "the run ended before it"
         reason = f"{len(bad)} of {len(counted)} repeats: {bad[-1].reason}"
         return bad[-1].status, reason
+
+
+def line_of(detail: RepeatDetail) -> str:
+    """A repeat in one line of the run's log."""
+    kind = "warm-up cohort" if detail.discarded else "repeat"
+    figure = (
+        f", {detail.duration_ns / detail.steps / 1e6:.3f} ms a step"
+        if detail.duration_ns and detail.steps
+        else ""
+    )
+    reason = f": {detail.reason}" if detail.reason else ""
+    return f"launch {detail.launch}, {kind} {detail.repeat}, {detail.status.value}{figure}{reason}"
+
+
+def unmeasured(point: GridPoint, status: Status, reason: str) -> Point:
+    """A point of which nothing is known but why."""
+    return Point(
+        point=point.index,
+        batch_size=point.batch_size,
+        batch_size_total=point.batch_size,
+        context_len=point.context_len,
+        status=status,
+        reason=reason,
+    )

@@ -17,13 +17,13 @@ from decodebench.bench.donors import DonorSet, forget_donors, prefill_donors
 from decodebench.bench.facts import EngineFacts
 from decodebench.bench.grid import GridPoint
 from decodebench.bench.outcome import Outcome
-from decodebench.bench.point_state import PointPlan, PointState
+from decodebench.bench.point_state import PointPlan, PointState, line_of, unmeasured
 from decodebench.bench.prompts import PromptSource
 from decodebench.bench.settings import Settings
 from decodebench.bench.stopping import interleave
 from decodebench.errors import EngineFailed
 from decodebench.report.progress import Moment, Progress
-from decodebench.results.point import Point, RepeatDetail
+from decodebench.results.point import RepeatDetail
 from decodebench.results.provenance import Engine
 from decodebench.results.schema import RunDocument, RunStatus
 from decodebench.results.status import Status
@@ -237,7 +237,7 @@ class Runner:
             outcome = Outcome.of(launch, cohort, answers, self._facts.limits, self._facts.filled_groups)
             self._keep(state, outcome, launch, repeat, discarded)
         state.seconds = time.monotonic() - begun
-        self._run_log(f"{state.point}: {_line(state.details[-1])}")
+        self._run_log(f"{state.point}: {line_of(state.details[-1])}")
         self._write(RunStatus.RUNNING)
 
     def _keep(self, state: PointState, outcome: Outcome, launch: int, repeat: int, discarded: bool) -> None:
@@ -256,7 +256,7 @@ class Runner:
         self._document = self._document.model_copy(
             update={
                 "engine": self._engine,
-                "points": tuple(_without_figures(point, Status.UNVERIFIED, reason) for point in self._points),
+                "points": tuple(unmeasured(point, Status.UNVERIFIED, reason) for point in self._points),
             }
         )
 
@@ -295,29 +295,5 @@ class Runner:
         elif not self._document.points:
             failed = Status.FAILED if status is RunStatus.FAILED else Status.NOT_RUN
             why = reason or "the run ended before it"
-            update["points"] = tuple(_without_figures(point, failed, why) for point in self._points)
+            update["points"] = tuple(unmeasured(point, failed, why) for point in self._points)
         return self._document.model_copy(update=update)
-
-
-def _line(detail: RepeatDetail) -> str:
-    """A repeat in one line of the run's log."""
-    kind = "warm-up cohort" if detail.discarded else "repeat"
-    figure = (
-        f", {detail.duration_ns / detail.steps / 1e6:.3f} ms a step"
-        if detail.duration_ns and detail.steps
-        else ""
-    )
-    reason = f": {detail.reason}" if detail.reason else ""
-    return f"launch {detail.launch}, {kind} {detail.repeat}, {detail.status.value}{figure}{reason}"
-
-
-def _without_figures(point: GridPoint, status: Status, reason: str) -> Point:
-    """A point of which nothing is known but why."""
-    return Point(
-        point=point.index,
-        batch_size=point.batch_size,
-        batch_size_total=point.batch_size,
-        context_len=point.context_len,
-        status=status,
-        reason=reason,
-    )

@@ -49,23 +49,42 @@ class StepRule:
     say: Callable[[int], str]
 
 
-def judge(steps: object, plan: WindowPlan, *, batch: int, release_step: int, drafts: int = 0) -> Judgement:
+def judge(
+    steps: object,
+    plan: WindowPlan,
+    *,
+    batch: int,
+    release_step: int,
+    drafts: int = 0,
+    prefilled: bool = False,
+) -> Judgement:
     """Cut the window from a raw step log and check it.
 
     `drafts`: speculative tokens a request may add to its one token a step. `release_step`: as in
-    `Window.cut`.
+    `Window.cut`. `prefilled`: members were really prefilled, so they decode together only after the last
+    step that prefills, and their contexts differ by the steps between the first and the last of them.
     """
     try:
-        window = Window.cut(StepLog.read(steps), plan, release_step)
+        log = StepLog.read(steps)
+        if prefilled:
+            release_step = max(release_step, _after_prefill(log))
+        window = Window.cut(log, plan, release_step)
     except LogError as error:
         return Judgement(Verdict("log", str(error)))
     except WindowError as error:
         return Judgement(Verdict("window", str(error)))
-    return Judgement(_composition(window, plan, batch, drafts) or _drift(window), window)
+    return Judgement(_composition(window, plan, batch, drafts, not prefilled) or _drift(window), window)
 
 
-def _composition(window: Window, plan: WindowPlan, batch: int, drafts: int) -> Verdict | None:
-    rules = [*_intruder_rules(window), *_batch_rules(window, plan, batch, drafts)]
+def _after_prefill(log: StepLog) -> int:
+    """Number of the step behind the last that prefilled anything."""
+    prefilling = log.step[log.prefill_tokens > 0]
+    return int(prefilling[-1]) + 1 if len(prefilling) else 0
+
+
+def _composition(window: Window, plan: WindowPlan, batch: int, drafts: int, even: bool) -> Verdict | None:
+    """`even`: all requests have the planned context."""
+    rules = [*_intruder_rules(window), *_batch_rules(window, plan, batch, drafts, even)]
     broken = np.stack([rule.broken for rule in rules])
     bad_rows = np.flatnonzero(broken.any(axis=0))
     if not len(bad_rows):
@@ -95,7 +114,7 @@ def _intruder_rules(window: Window) -> list[StepRule]:
     ]
 
 
-def _batch_rules(window: Window, plan: WindowPlan, batch: int, drafts: int) -> list[StepRule]:
+def _batch_rules(window: Window, plan: WindowPlan, batch: int, drafts: int, even: bool) -> list[StepRule]:
     """What the cohort itself must have done: B requests, a token each, at the planned context."""
     rows = window.rows
     fewest, most = batch, batch * (1 + drafts)
@@ -112,7 +131,7 @@ def _batch_rules(window: Window, plan: WindowPlan, batch: int, drafts: int) -> l
             lambda row: f"decoded {rows.decode_tokens[row]} token(s) instead of {_range(fewest, most)}",
         ),
     ]
-    if drafts == 0:
+    if drafts == 0 and even:
         planned = plan.prompt_len + window.start + np.arange(len(rows))
         rules.append(_context_rule(rows, planned, batch))
     return rules

@@ -19,7 +19,9 @@ DEFAULT_MODEL = "tiny-gemma3"
 
 
 def add_engine_options(
-    parser: argparse.ArgumentParser, fills: tuple[str, ...] = ("constant", "normal")
+    parser: argparse.ArgumentParser,
+    fills: tuple[str, ...] = ("constant", "normal"),
+    with_fill: bool = True,
 ) -> None:
     parser.add_argument(
         "model",
@@ -29,16 +31,10 @@ def add_engine_options(
         help="a model as vLLM takes it (name on the hub, or folder), or a built-in one (see `decodebench recipes`; "
         "default: %(default)s)",
     )
-    parser.add_argument(
-        "--fill",
-        choices=fills,
-        default="constant",
-        help="what is written into the KV cache (default: %(default)s)",
-    )
-    parser.add_argument("--fill-mean", type=_number, metavar="X", help="mean of the fill (default: 0.015)")
-    parser.add_argument(
-        "--fill-std", type=_number, metavar="X", help="spread of a normal fill (default: 0.015)"
-    )
+    if with_fill:
+        _add_fill_options(parser, fills)
+    else:
+        parser.set_defaults(fill_mean=None, fill_std=None)
     parser.add_argument(
         AFTER,
         action="append",
@@ -60,6 +56,19 @@ def add_engine_options(
         default=STARTUP_TIMEOUT_S,
         metavar="S",
         help="give up when the server is not ready after so many seconds (default: %(default)g)",
+    )
+
+
+def _add_fill_options(parser: argparse.ArgumentParser, fills: tuple[str, ...]) -> None:
+    parser.add_argument(
+        "--fill",
+        choices=fills,
+        default="constant",
+        help="what is written into the KV cache (default: %(default)s)",
+    )
+    parser.add_argument("--fill-mean", type=_number, metavar="X", help="mean of the fill (default: 0.015)")
+    parser.add_argument(
+        "--fill-std", type=_number, metavar="X", help="spread of a normal fill (default: 0.015)"
     )
 
 

@@ -1,6 +1,6 @@
 """The `decodebench` command: its verbs, and what each way to end is worth as an exit code.
 
-    decodebench run | serve | plan | recipes | doctor | show | cache
+    decodebench run | fidelity | serve | plan | recipes | doctor | show | cache
 
 A verb is one module beside this one with `add_parser(subparsers)` and `run(args) -> int`. Nothing that a verb needs
 (vLLM, torch, numpy, pyarrow) is imported before the verb runs, so `--help` answers at once.
@@ -20,7 +20,7 @@ from decodebench.cli.arguments import Parser, split_engine_args
 from decodebench.cli.signals import Interrupted, as_interrupt
 from decodebench.errors import EXIT_INTERNAL, DecodebenchError
 
-VERBS = ("run", "serve", "plan", "recipes", "doctor", "show", "cache")
+VERBS = ("run", "fidelity", "serve", "plan", "recipes", "doctor", "show", "cache")
 
 
 def build_parser(verbs: Sequence[str] = VERBS) -> Parser:

@@ -10,6 +10,8 @@ from decodebench.engine.recipes import (
     llama,
     llama4,
     qwen3_next,
+    small_hybrid,
+    small_moe,
 )
 from decodebench.engine.recipes.base import Fits, Group, Recipe
 from decodebench.engine.recipes.errors import RecipeError
@@ -29,6 +31,8 @@ _RECIPES = {
         jamba.RECIPE,
         qwen3_next.RECIPE,
         deepseek_v4.RECIPE,
+        small_moe.RECIPE,
+        small_hybrid.RECIPE,
     )
 }
 

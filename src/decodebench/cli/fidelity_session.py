@@ -1,0 +1,145 @@
+"""What `decodebench fidelity` does with its arguments."""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from decodebench.bench.donor_prompts import Text
+from decodebench.bench.donors import DonorOptions
+from decodebench.bench.fidelity_runner import FidelityRunner, FidelitySettings, ServerPlan
+from decodebench.bench.grid import grid
+from decodebench.bench.host import describe_host
+from decodebench.bench.launches import started
+from decodebench.bench.stopping import FIRST_LOOK
+from decodebench.bench.window_plan import MIN_WINDOW_STEPS, WINDOW_STEPS
+from decodebench.cli.engine_options import command_of
+from decodebench.cli.fidelity import FILLS
+from decodebench.cli.run_arguments import parse_seconds, parse_share
+from decodebench.connector.params import MAX_DONORS
+from decodebench.engine.preflight import preflight
+from decodebench.engine.recipes import names as recipe_names
+from decodebench.engine.redact import Redactor, secrets_in
+from decodebench.errors import EXIT_NO_VALID_POINT, EXIT_OK, UserError
+from decodebench.kv.units import parse_counts
+from decodebench.report.fidelity import print_fidelity
+from decodebench.report.progress import Moment, Progress
+from decodebench.report.terminal import console_for
+from decodebench.results.fidelity import FidelityDocument
+from decodebench.results.store import default_directory
+
+NOISE_SECONDS = 5.0
+ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class FidelityRequest:
+    args: argparse.Namespace
+    settings: FidelitySettings
+    fills: tuple[str, ...]
+    out: Path
+
+
+def read(args: argparse.Namespace) -> FidelityRequest:
+    """Raises `UserError` for whatever is wrong with the arguments."""
+    fills = tuple(dict.fromkeys(args.fills.split(",")))
+    for fill in fills:
+        if fill not in FILLS:
+            raise UserError(f"--fills {fill!r}: no such fill", f"choose from {', '.join(FILLS)}")
+    window_steps = WINDOW_STEPS if args.window_steps is None else args.window_steps
+    for option, value, least in (
+        ("--max-rounds", args.max_rounds, FIRST_LOOK),
+        ("--seed", args.seed, 0),
+        ("--window-steps", window_steps, MIN_WINDOW_STEPS),
+        ("--donor-len", args.donor_len, 2),
+    ):
+        if value is not None and value < least:
+            raise UserError(f"{option} {value}: must be at least {least}")
+    if "donor" not in fills and (args.donors or args.donor_len or args.donor_text):
+        raise UserError("--donors, --donor-len and --donor-text are of a donor fill", "add donor to --fills")
+    text = Text.read(args.donor_text) if args.donor_text is not None else None
+    if text is not None and len(text.paragraphs) < 2:
+        raise UserError(f"--donor-text {args.donor_text}: one paragraph cannot be halved", "add blank lines")
+    settings = FidelitySettings(
+        points=grid(
+            parse_counts(args.batch_size, "--batch-size"), parse_counts(args.context_len, "--context-len")
+        ),
+        precision=parse_share(args.precision, "--precision"),
+        max_rounds=args.max_rounds,
+        max_time_s=parse_seconds(args.max_time, "--max-time"),
+        seed=args.seed,
+        window_steps=window_steps,
+        donors=DonorOptions(None, args.donor_len, text),
+        donor_counts=_donor_counts(args.donors),
+    )
+    return FidelityRequest(args, settings, fills, args.out or default_directory(f"{args.model}-fidelity"))
+
+
+def compare(request: FidelityRequest) -> int:
+    """Measure and print. Whatever ends it, finished rounds are kept and shown; 4 if nothing could be compared."""
+    request.out.mkdir(parents=True, exist_ok=True)
+    file = request.out / "fidelity.json"
+    if file.exists():
+        raise UserError(f"--out {request.out}: holds a result already", "choose another directory")
+    with Progress(sys.stderr) as progress:
+        servers = tuple(_servers(request, progress))
+        progress.note(f"results go to {request.out}")
+        progress.show(Moment("measuring the noise of this machine"))
+        document = FidelityDocument(
+            schema="decodebench.fidelity/1",
+            out=str(request.out),
+            started=datetime.now(UTC),
+            command=Redactor(secrets_in(request.args.argv, {})).args(request.args.argv),
+            seed=request.settings.seed,
+            window_steps=request.settings.window_steps,
+            precision_asked=request.settings.precision,
+            host=describe_host(NOISE_SECONDS),
+        )
+
+        def keep(document: FidelityDocument) -> None:
+            scratch = file.with_suffix(".tmp")
+            scratch.write_text(document.to_json(), encoding="utf-8")
+            scratch.replace(file)
+
+        runner = FidelityRunner(request.settings, document, progress, keep)
+        try:
+            runner.run(servers)
+        finally:
+            finished = runner.document.model_copy(update={"finished": datetime.now(UTC)})
+            keep(finished)
+    print_fidelity(finished, console_for(sys.stdout))
+    if request.args.json:
+        print(finished.to_json(indent=None), flush=True)
+    compared = any(each.error is not None for point in finished.points for each in point.comparisons)
+    return EXIT_OK if compared else EXIT_NO_VALID_POINT
+
+
+def _servers(request: FidelityRequest, progress: Progress) -> Iterator[ServerPlan]:
+    """One server for each fill by numbers, which a server is started with; donors go with the first."""
+    numbers: list[str | None] = [fill for fill in request.fills if fill != "donor"]
+    args = request.args
+    recipe = args.model if args.model in recipe_names() else None
+    for number, fill in enumerate(numbers or [None]):
+        server = argparse.Namespace(**vars(args) | {"fill": fill or "constant"})
+        command, decision = preflight(command_of(server))
+        for warning in command.warnings if number == 0 else ():
+            progress.note(f"warning: {warning}")
+        log = request.out / f"server-{number}.log"
+        launch = started(command, log, args.startup_timeout, recipe, decision.reason if decision else None)
+        yield ServerPlan(launch, fill, "donor" in request.fills and number == 0)
+
+
+def _donor_counts(text: str | None) -> tuple[int | None, ...]:
+    counts: list[int | None] = []
+    for word in (text or ALL).split(","):
+        if word == ALL:
+            counts.append(None)
+        elif word.isascii() and word.isdigit() and 1 <= int(word) <= MAX_DONORS:
+            counts.append(int(word))
+        else:
+            raise UserError(
+                f"--donors {word!r}: not a number of donors", f"write 1 to {MAX_DONORS}, or `{ALL}`"
+            )
+    return tuple(dict.fromkeys(counts))

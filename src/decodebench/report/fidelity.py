@@ -1,0 +1,84 @@
+"""The result of `decodebench fidelity` as a table: one line a fill and point, and what to know before quoting one."""
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from decodebench.report.notes import donor_line, engine_line
+from decodebench.report.units import Formatter, count, percent, time_formatter
+from decodebench.results.fidelity import Arm, Comparison, FidelityDocument, FidelityPoint
+
+NOT_MEASURED = "not measured"
+_TITLES = (
+    "batch",
+    "context",
+    "fill",
+    "error",
+    "95 % interval",
+    "distinct\ntokens",
+    "of real\nprefill",
+    "rounds",
+)
+
+
+def print_fidelity(document: FidelityDocument, console: Console) -> None:
+    """The table and its notes."""
+    compared = [each for point in document.points for each in point.comparisons]
+    arms = [arm for each in compared for arm in (each.real, each.filled) if arm is not None]
+    time = time_formatter([arm.step_time_ns for arm in arms])
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    for title in (*_TITLES, f"step ({time.unit})\nreal", "\nfilled"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("\nnote", overflow="fold")
+    for point in document.points:
+        for each in point.comparisons:
+            table.add_row(*_cells(point, each, time), each.reason or "")
+        if not point.comparisons:
+            empty = ["-"] * (len(_TITLES) + 2 - 4)
+            table.add_row(
+                str(point.batch_size), count(point.context_len), "-", NOT_MEASURED, *empty, point.reason or ""
+            )
+    console.print(table)
+    for line in _notes(document, compared):
+        console.print(Text(line))
+
+
+def _cells(point: FidelityPoint, each: Comparison, time: Formatter) -> list[str]:
+    return [
+        str(point.batch_size),
+        count(point.context_len),
+        each.fill,
+        NOT_MEASURED if each.error is None else f"{each.error:+.1%}",
+        "-" if each.low is None or each.high is None else f"{each.low:+.1%} to {each.high:+.1%}",
+        _distinct(each.filled),
+        _distinct(each.real),
+        str(each.rounds),
+        "-" if each.real is None else time(each.real.step_time_ns),
+        "-" if each.filled is None else time(each.filled.step_time_ns),
+    ]
+
+
+def _distinct(arm: Arm | None) -> str:
+    return "-" if arm is None else f"{arm.distinct_tokens:.1f}"
+
+
+def _notes(document: FidelityDocument, compared: list[Comparison]) -> list[str]:
+    lines = [engine_line(document.engine)] if document.engine is not None else []
+    lines.append(
+        "Error: step time over filled KV / over really prefilled KV - 1, cohorts of both in turns on one server; "
+        "it holds at its point only."
+    )
+    wide = [
+        each
+        for each in compared
+        if each.half_width is not None and each.half_width > document.precision_asked
+    ]
+    if wide:
+        lines.append(
+            f"{len(wide)} of {len(compared)} intervals are wider than +-{percent(document.precision_asked)}."
+        )
+    lines += [donor_line(phase) for phase in document.donors]
+    if document.host.noise_warning:
+        lines.append(f"Noise: {document.host.noise_warning}")
+    return [*lines, f"Saved in {document.out}"]

@@ -1,0 +1,83 @@
+"""`fidelity.json`: how far step times over filled KV lie from step times over really prefilled KV.
+
+decodebench.fidelity/1   First version.
+"""
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field
+
+from decodebench.results.donors import DonorPhase
+from decodebench.results.model import Nanoseconds, Record
+from decodebench.results.provenance import Engine, Host
+
+
+class Arm(Record):
+    """One side of a comparison, over the rounds in which both sides were valid."""
+
+    step_time_ns: Nanoseconds
+    """Mean of the rounds' means."""
+    measured_context: float
+    """KV tokens a request read in a step, mean."""
+    distinct_tokens: float
+    """Different output tokens among those that the requests put out at the same place of their output, mean."""
+
+
+class Comparison(Record):
+    """A fill against real prefill, at one point and on one server."""
+
+    fill: str
+    """`constant`, `normal` or `donor`, the last with `:N` where the number of donors was asked for."""
+    launch: int
+    """Which server start, from 0."""
+    rounds: int = 0
+    """Rounds in which both were valid."""
+    spoiled: int = 0
+    """Rounds in which either was not."""
+    error: float | None = None
+    """Step time filled / step time really prefilled - 1; absent: not measured."""
+    low: float | None = None
+    """Ends of its 95 % interval."""
+    high: float | None = None
+    real: Arm | None = None
+    filled: Arm | None = None
+    reason: str | None = None
+    """Why there is no figure, or what spoiled the last round that was spoiled."""
+
+    @property
+    def half_width(self) -> float | None:
+        return None if self.low is None or self.high is None else (self.high - self.low) / 2
+
+
+class FidelityPoint(Record):
+    """One (batch size, context length). An error holds here and nowhere else."""
+
+    batch_size: int
+    """Requests decoding together, per data-parallel rank."""
+    context_len: int
+    comparisons: tuple[Comparison, ...] = ()
+    reason: str | None = None
+    """Why nothing could be compared here."""
+
+
+class FidelityDocument(Record):
+    """What one `decodebench fidelity` measured."""
+
+    schema_id: Literal["decodebench.fidelity/1"] = Field("decodebench.fidelity/1", alias="schema")
+    out: str
+    started: datetime
+    finished: datetime | None = None
+    command: tuple[str, ...]
+    """Arguments of the command, secrets replaced."""
+    seed: int
+    window_steps: int
+    precision_asked: float
+    engine: Engine | None = None
+    host: Host
+    donors: tuple[DonorPhase, ...] = ()
+    """One a server start that had a donor fill."""
+    points: tuple[FidelityPoint, ...] = ()
+
+    def to_json(self, indent: int | None = 2) -> str:
+        return self.model_dump_json(by_alias=True, indent=indent)
