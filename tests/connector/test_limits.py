@@ -44,6 +44,24 @@ def test_batches_in_flight_widen_a_window():
     assert replace(LIMITS, shapes=shapes, batches_in_flight=3).blocks_needed([1000]) == 6
 
 
+def test_a_window_holds_what_it_reads_whatever_the_context():
+    window = replace(LIMITS, shapes=(GroupShape("sliding_window", 16, window=64),), max_model_len=200_000)
+    assert [window.blocks_needed([tokens]) for tokens in (10, 64, 1000, 100_000)] == [1, 4, 5, 5]
+
+
+def test_a_state_that_moves_through_its_table_holds_two():
+    def needed(shape: GroupShape) -> int:
+        return replace(LIMITS, shapes=(shape,)).blocks_needed([4000])
+
+    assert needed(GroupShape("state", 4096)) == 1
+    assert needed(GroupShape("state", 64)) == 2
+    assert needed(GroupShape("state", 64, scratch_blocks=3)) == 5
+
+
+def test_drafts_need_slots_even_where_the_scheduler_looks_no_further_ahead():
+    assert replace(LIMITS, num_drafts=4).blocks_needed([16]) == 3
+
+
 def test_parallelism_that_cannot_be_exact_is_refused_by_name():
     plain = {"pipeline_parallel_size": 1, "decode_context_parallel_size": 1}
     assert unsupported(SimpleNamespace(**plain)) is None

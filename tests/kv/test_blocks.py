@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodebench.kv.blocks import GroupShape, blocks_filled, blocks_held, cdiv, select
+from decodebench.kv.blocks import GroupShape, blocks_filled, cdiv, select
 from decodebench.kv.writes import GroupWrites, PartialBlock
 
 FULL = "full_attention"
@@ -91,14 +91,3 @@ def test_blocks_filled_counts_what_select_names_on_the_engines_own_table(kind, s
     }[kind] // size
     table = [0] * skipped + list(range(1, cdiv(total, size) - skipped + 1))
     assert select(shape, table, 0, total).num_blocks == blocks_filled(shape, total)
-
-
-def test_a_window_group_holds_its_window_whatever_the_context():
-    shape = GroupShape("sliding_window", 16, window=64)
-    assert [blocks_held(shape, tokens, 1) for tokens in (10, 64, 1000, 100_000)] == [1, 4, 5, 5]
-
-
-def test_a_state_that_moves_through_its_table_holds_two():
-    assert blocks_held(GroupShape("state", 4096), 4000, 1) == 1
-    assert blocks_held(GroupShape("state", 64), 4000, 1) == 2
-    assert blocks_held(GroupShape("state", 64, scratch_blocks=3), 4000, 1) == 5

@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from decodebench.kv.blocks import GroupShape, blocks_held
+from decodebench.kv.blocks import GroupShape
+from decodebench.kv.limits import EngineLimits
+from decodebench.kv.need import decode_blocks
+from decodebench.kv.running import groups_of_shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +30,23 @@ class Limits:
 
     def blocks_needed(self, ends: Sequence[int]) -> int:
         """Blocks that requests of `ends` tokens (prompt and whole output) hold when all decode to their end."""
-        in_flight = self.batches_in_flight * (1 + self.num_drafts)
+        groups = groups_of_shapes(self.shapes, self.max_model_len)
+        ahead = max(self.lookahead, self.num_drafts)
         each = {
-            end: sum(
-                blocks_held(shape, min(end + self.lookahead, self.max_model_len), in_flight)
-                for shape in self.shapes
-            )
+            end: sum(decode_blocks(groups, 1, self._scheduler, output=end - 1, lookahead=ahead))
             for end in set(ends)
         }
         return sum(each[end] for end in ends)
+
+    @property
+    def _scheduler(self) -> EngineLimits:
+        """The same scheduler, as `kv` describes one: a batch in flight beyond the first is a step not yet settled."""
+        return EngineLimits(
+            max_model_len=self.max_model_len,
+            max_num_batched_tokens=self.max_num_batched_tokens,
+            pipeline_parallel_size=max(self.batches_in_flight - 1, 1),
+            async_scheduling=self.batches_in_flight > 1,
+        )
 
     def misfit(self, ends: Sequence[int]) -> str | None:
         """Why `ends` can never decode as one batch, or None."""

@@ -98,25 +98,5 @@ def blocks_filled(shape: GroupShape, total: int) -> int:
     return cdiv(total, shape.block_size) - skipped // shape.block_size
 
 
-def blocks_held(shape: GroupShape, tokens: int, in_flight: int) -> int:
-    """Most blocks a decoding request of `tokens` tokens holds in one group, null blocks not counted.
-
-    `in_flight` is the number of tokens scheduled but not yet settled that a window group must keep beside its window
-    (batches in flight x tokens a step): vLLM frees on the processed-token basis (`KVCacheManager.allocate_slots`). A
-    state group in `align` mode keeps the previous step's state beside the running one.
-    """
-    if shape.kind == "circular_buffer":
-        return 1
-    if shape.kind == "state":
-        moving = shape.block_size < tokens  # more than one entry: `align` mode, positions move through the table
-        return 1 + shape.scratch_blocks + (1 if moving else 0)
-    needed = cdiv(tokens, shape.block_size)
-    if shape.kind == "sliding_window":
-        return min(needed, cdiv(shape.window - 1 + in_flight, shape.block_size) + 1)
-    if shape.kind == "chunked_local":
-        return min(needed, cdiv(shape.window + in_flight, shape.block_size))
-    return needed
-
-
 def cdiv(numerator: int, denominator: int) -> int:
     return -(-numerator // denominator)
