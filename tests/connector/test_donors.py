@@ -232,6 +232,30 @@ def test_a_donor_is_held_when_every_worker_has_reported_it(engine, count):
     assert bool(e.connector._scheduler_half._donors.describe()["donors"]) == (count == 1)
 
 
+def test_a_broken_cohort_still_waits_for_its_donor(engine):
+    """Its members run on their own then, but from the donor that is on its way."""
+    workers = Workers(delay=6)
+    e = engine(workers=workers)
+    donor(e)
+    members = e.cohort(size=3, count=2, prompt_len=201, max_tokens=2, asked={"donors": ["d0"]})
+    e.step()
+    e.abort(members[0])
+    e.run()
+    assert "aborted" in e.answer(members[1])["error"]
+    assert e.answer(members[1])["donor_pages"] == [13]
+
+
+def test_a_donor_asked_for_anew_while_a_request_is_preempted_is_waited_for(engine):
+    e = engine(num_blocks=2 * 8 + 2)
+    donor(e, prompt_len=99)
+    e.run()
+    requests = [e.add(decodebench={"donors": ["d0"]}, prompt_len=100, max_tokens=60) for _ in range(2)]
+    e.run(until=lambda: any(e.scheduler.requests[request].num_preemptions for request in requests))
+    e.add(decodebench={"donor": {"id": "d0"}, "forget": ["d0"]}, prompt_len=99, max_tokens=1)
+    e.run(2000)
+    assert all(len(e.outputs[request]) == 60 for request in requests)
+
+
 def test_the_bank_is_described_with_the_engine(engine):
     e = engine(groups=GROUPS, extra={"donor_bank_gib": 1})
     donor(e)

@@ -1,13 +1,14 @@
 """Self-donor equality: a prompt that is filled from its own donor goes on as if it had been really prefilled.
 
-This proves that every page of every KV cache group is kept and put where it belongs. The donor of a prompt P is P without
-its last token. The reference is a real prefill of P[:-1] followed by decode steps: P ends with the greedy token after
-P[:-1], so one real request of P[:-1] puts P[-1] out first and then what P must go on with. Prefill and decode
+This proves that every page of every KV cache group is kept and put where it belongs. The donor of a prompt P is P
+without its last token. The reference is a real prefill of P[:-1] followed by decode steps: P ends with the greedy token
+after P[:-1], so one real request of P[:-1] puts P[-1] out first and then what P must go on with. Prefill and decode
 kernels round differently; this way both sides compute P[-1] and all that follows in decode steps of one request, and
 tokens and logprobs must be *equal*, bit for bit.
 
 Controls that must fail show what the equality can see: another prompt's donor, a donor one token too long (states have
-seen the last token twice), and each single group's pages left out. The pool is poisoned before, by fills with a large number.
+seen the last token twice), and each single group's pages left out. The pool is poisoned before, by fills with a large
+number.
 """
 
 from dataclasses import dataclass

@@ -188,6 +188,8 @@ class Donors:
         if reason := self.missing(ids):
             raise Unusable(reason)
         donors = [self._donors[donor_id] for donor_id in ids]
+        if any(donor.state is not State.HELD for donor in donors):
+            raise Unusable("a donor was forgotten and asked for anew while its cohort was admitted")
         planned = []
         for group, (shape, ids_of_group, each) in enumerate(
             zip(self._shapes, block_ids, writes, strict=True)

@@ -96,7 +96,7 @@ class SchedulerHalf:
             params, error = replace(params, donor=None), refusal
         missing = self._donors.missing(params.donors)
         if missing is not None:
-            params, error = replace(params, donors=()), missing
+            params, error = replace(params, donors=()), f"filled with the server's numbers: {missing}"
         self._requests[request_id] = params
         self._composition.add(request_id, request.num_prompt_tokens)
         if params.cohort is not None:
@@ -131,7 +131,7 @@ class SchedulerHalf:
                 self._gated += 1
                 return None, False
             held = answer is Answer.HOLD
-        elif self._donors.on_their_way(params.donors):
+        if not held and self._donors.on_their_way(params.donors):
             self._gated += 1
             return None, False
         if external <= 0:
