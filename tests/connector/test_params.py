@@ -46,9 +46,36 @@ def test_legal_values_are_taken():
     )
 
 
+def test_donors_are_asked_for_and_named():
+    asked = {"donor": {"id": "d0"}, "forget": ["a", "b"], "fill": False}
+    assert RequestParams.parse({KEY: asked}) == RequestParams(
+        fill=False, donor="d0", forget=("a", "b"), given=True
+    )
+    assert RequestParams.parse({KEY: {"donors": ["d0", "d1"], "seed": 7}}) == RequestParams(
+        donors=("d0", "d1"), seed=7, given=True
+    )
+
+
 @pytest.mark.parametrize(
     ("asked", "path"),
     [
+        ({"donor": "d0"}, ".donor must be an object"),
+        ({"donor": {}}, ".donor.id"),
+        ({"donor": {"id": 5}}, ".donor.id"),
+        ({"donor": {"id": "a", "x": 1}}, ".donor has an unknown key"),
+        ({"donor": {"id": "a"}, "fill": True}, ".donor is really prefilled"),
+        ({"donor": {"id": "a"}, "donors": ["b"]}, ".donor and .donors exclude each other"),
+        ({"donor": {"id": "a"}, "cohort": {"id": "a", "size": 1}}, ".donor and .cohort exclude each other"),
+        ({"donors": []}, ".donors must be a list of 1 to"),
+        ({"donors": "d0"}, ".donors must be a list"),
+        ({"donors": ["a", 1]}, ".donors[1]"),
+        ({"donors": ["a", "a"]}, ".donors names a donor twice"),
+        ({"donors": ["a"], "fill": False}, ".donors needs fill"),
+        ({"donors": ["a"], "seed": -1}, ".seed must be"),
+        ({"donors": ["a"], "seed": True}, ".seed must be"),
+        ({"donors": ["a"], "seed": 2**63}, ".seed must be"),
+        ({"seed": 1}, ".seed needs donors"),
+        ({"forget": {"a": 1}}, ".forget must be a list"),
         (7, "decodebench must be an object"),
         ({"fil": True}, "unknown key 'fil'"),
         ({"fill": 1}, ".fill must be true or false"),

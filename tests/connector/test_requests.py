@@ -163,7 +163,9 @@ anything = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
     max_leaves=6,
 )
-names = st.sampled_from(["fill", "info", "cohort", "id", "size", "timeout_s", "x"])
+names = st.sampled_from(
+    ["fill", "info", "cohort", "donor", "donors", "seed", "forget", "id", "size", "timeout_s", "x"]
+)
 ours = st.dictionaries(names, anything | st.dictionaries(names, anything, max_size=4), max_size=4)
 
 
