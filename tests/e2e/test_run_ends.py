@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.command import GONE_WITHIN_S, Command
 
 pytest.importorskip("vllm", reason="runs vLLM's own server")
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(1200)]  # a case starts up to two servers
 
 LONG = ("--batch-size", "2,4", "--context-len", "500", "--window-steps", "8", "--max-repeats", "40")
 """Far more repeats than any case waits for."""
