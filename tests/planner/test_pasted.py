@@ -21,6 +21,9 @@ def read(line: str) -> PastedLine:
         "vllm serve --tensor_parallel_size=4 --max_model_len=128k org/model",
         "python -m vllm.entrypoints.openai.api_server --model org/model -tp 4 --max-model-len 128k",
         "/opt/bin/vllm serve org/model --tensor-parallel-size 4 --max-model-len 128000",
+        "docker run --gpus all -p 8000:8000 --ipc=host vllm/vllm-openai:v0.32.0 --model org/model -tp 4 "
+        "--max-model-len 128k",
+        "podman run --gpus all docker.io/vllm/vllm-openai:latest org/model -tp 4 --max-model-len 128k",
     ],
 )
 def test_spellings_of_one_line_read_alike(line: str) -> None:
@@ -68,6 +71,8 @@ def test_the_environment_before_the_command_is_read() -> None:
     found = read("VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 HF_TOKEN=x vllm serve m/m")
     assert found.env == {"VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1", "HF_TOKEN": "x"}
     assert found.model == "m/m"
+    contained = read("docker run -e VLLM_PP_LAYER_PARTITION=3,5 --env HF_TOKEN=x vllm/vllm-openai:latest m/m")
+    assert contained.env == {"VLLM_PP_LAYER_PARTITION": "3,5", "HF_TOKEN": "x"}
 
 
 def test_what_does_not_shape_the_cache_is_named_and_left_aside() -> None:
@@ -95,6 +100,7 @@ def test_nothing_reads_as_nothing() -> None:
         ("""vllm serve m/m --kv-transfer-config '{}' --kv-transfer-config.kv_role x""", "whole object too"),
         ("vllm serve m/m -tp2", "write it as -tp 2"),
         ("vllm serve m/m n/n", "several models"),
+        ("docker run --gpus all other/image --model m/m", "names no image of vLLM"),
     ],
 )
 def test_bad_values_are_named(line: str, named: str) -> None:

@@ -7,7 +7,7 @@ from decodebench.kv.specs import INDEXER, MLA, ChunkedLocal, FullAttention, Slid
 from decodebench.models.backends import Kernel
 from decodebench.models.base import Context, Layer, SpecBuilder
 from decodebench.models.config_file import ModelConfig
-from decodebench.models.errors import ConfigError, ModelError
+from decodebench.models.errors import ConfigError, ModelError, indivisible
 
 # Older spellings that transformers rewrites when it reads a config (5.19 `_LEGACY_LAYER_TYPE_REMAP`).
 LEGACY_LAYER_TYPES = {
@@ -34,10 +34,7 @@ def kv_heads_per_rank(context: Context, total: int, attention_heads: int) -> int
     """Divided among the ranks; with fewer heads than ranks each is replicated (`ModelConfig.get_num_kv_heads`)."""
     tp = context.engine.tensor_parallel_size
     if attention_heads % tp:
-        raise ModelError(
-            f"--tensor-parallel-size {tp} does not divide the {attention_heads} attention heads of "
-            f"{context.config.source}"
-        )
+        raise indivisible(tp, attention_heads, "attention heads", context.config.source)
     larger, smaller = max(total, tp), min(total, tp)
     if larger % smaller:
         raise ModelError(

@@ -8,7 +8,7 @@ from functools import partial
 
 from decodebench.kv.specs import MambaState
 from decodebench.models.base import Context, Layer
-from decodebench.models.errors import ModelError
+from decodebench.models.errors import indivisible
 
 MAMBA2_CHECKPOINTS_SINCE = (0, 32)
 Shapes = tuple[tuple[int, ...], ...]
@@ -18,9 +18,7 @@ def divide(context: Context, what: str, value: int) -> int:
     """A rank's share; the engine refuses a remainder."""
     tp = context.engine.tensor_parallel_size
     if value % tp:
-        raise ModelError(
-            f"--tensor-parallel-size {tp} does not divide the {value} {what} of {context.config.source}"
-        )
+        raise indivisible(tp, value, what, context.config.source)
     return value // tp
 
 

@@ -17,6 +17,7 @@ from decodebench.planner.arguments import OBJECTS, OPTION_OF, OPTIONS, Option, r
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _GLUED = re.compile(r"(-[a-z]+)(\d+)")
+_IMAGE = "/vllm-openai"
 _SERVERS = ("vllm.entrypoints.openai.api_server",)
 
 
@@ -31,7 +32,7 @@ class PastedLine:
 
 
 def read_pasted(words: Sequence[str]) -> PastedLine:
-    """Read `[NAME=value ...] [vllm serve | python -m ...api_server] [MODEL] [options]`."""
+    """Read `[NAME=value ...] [vllm serve | python -m ...api_server | docker run ... IMAGE] [MODEL] [options]`."""
     if not words:
         return PastedLine()
     from decodebench.engine.flags import Flag, parse_flags
@@ -39,8 +40,8 @@ def read_pasted(words: Sequence[str]) -> PastedLine:
     rest = list(words)
     env: dict[str, str] = {}
     while rest and _ASSIGNMENT.match(rest[0]):
-        name, _, value = rest.pop(0).partition("=")
-        env[name] = value
+        _set(env, rest.pop(0))
+    rest = _after_image(rest, env) if rest[:1] in (["docker"], ["podman"]) else rest
     rest = _after_command(rest)
     bare: list[str] = []  # words that belong to no option
     arguments: dict[str, Any] = {}
@@ -104,6 +105,24 @@ def _put(arguments: dict[str, Any], option: Option, path: str, text: str | None)
         whole[key] = json.loads(text)
     except ValueError:
         whole[key] = text
+
+
+def _set(env: dict[str, str], assignment: str) -> None:
+    name, _, value = assignment.partition("=")
+    env[name] = value
+
+
+def _after_image(words: list[str], env: dict[str, str]) -> list[str]:
+    """What a container line hands to vLLM: all behind vLLM's image, whose entry point is the server."""
+    for at, word in enumerate(words):
+        if _IMAGE in word:
+            return words[at + 1 :]
+        if words[at - 1] in ("-e", "--env") and _ASSIGNMENT.match(word):
+            _set(env, word)
+    raise UserError(
+        f"the pasted {words[0]} line names no image of vLLM ({_IMAGE.strip('/')})",
+        "paste what follows the image alone",
+    )
 
 
 def _after_command(words: list[str]) -> list[str]:
