@@ -25,6 +25,7 @@ class Command:
 
     def __init__(self, directory: Path, verb: str, *args: str) -> None:
         number = next(_numbers)
+        self.directory = directory
         self.out = directory / f"run-{number}"
         self._mark = f"{os.getpid()}-{number}"
         self._seen: set[psutil.Process] = set()

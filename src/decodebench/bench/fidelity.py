@@ -129,11 +129,14 @@ def compare(mode: str, launch: int, rounds: Sequence[Round]) -> Comparison:
 
 
 def error_interval(filled: Sequence[float], real: Sequence[float]) -> tuple[float, float] | None:
-    """Ends of the 95 % interval of mean(filled) / mean(real) - 1, of paired figures; None for fewer than two."""
+    """Ends of the 95 % interval of mean(filled) / mean(real) - 1, of paired figures; None for fewer than two.
+
+    Not below -1: a step takes some time.
+    """
     mean_real = fmean(real)
     ratio = fmean(filled) / mean_real
     bounds = interval([ratio + (f - ratio * r) / mean_real for f, r in zip(filled, real, strict=True)])
-    return None if bounds is None else (bounds[0] - 1, bounds[1] - 1)
+    return None if bounds is None else (max(bounds[0] - 1, -1.0), bounds[1] - 1)
 
 
 def _arm(figures: Sequence[Figures]) -> Arm:

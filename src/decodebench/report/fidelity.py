@@ -33,7 +33,7 @@ def print_fidelity(document: FidelityDocument, console: Console) -> None:
     table.add_column("\nnote", overflow="fold")
     for point in document.points:
         for each in point.comparisons:
-            table.add_row(*_cells(point, each, time), each.reason or "")
+            table.add_row(*_cells(point, each, time), _note(each))
         if not point.comparisons:
             empty = ["-"] * (len(_TITLES) + 2 - 4)
             table.add_row(
@@ -57,6 +57,12 @@ def _cells(point: FidelityPoint, each: Comparison, time: Formatter) -> list[str]
         "-" if each.real is None else time(each.real.step_time_ns),
         "-" if each.filled is None else time(each.filled.step_time_ns),
     ]
+
+
+def _note(each: Comparison) -> str:
+    if each.reason is None or not each.rounds:
+        return each.reason or ""
+    return f"{each.spoiled} of {each.spoiled + each.rounds} rounds left out: {each.reason}"
 
 
 def _distinct(arm: Arm | None) -> str:
