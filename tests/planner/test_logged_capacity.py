@@ -3,11 +3,13 @@
 The deployments are described in `../shared/configs/capacity.md`; the configs here hold just the shapes it states.
 """
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from decodebench import plan
+from decodebench.hma import Verdict
 
 from .configs import llama, qwen35_27b
 
@@ -93,3 +95,24 @@ def test_the_logged_line_is_reproduced(
     assert line["tokens"] == tokens
     assert line["concurrency"] == concurrency
     assert f"{tokens:,} tokens" in line["lines"][0]
+
+
+def test_without_the_manager_deepseek_v4_flash_needs_what_the_engine_said_it_lacks() -> None:
+    """May 2026, a connector without support: the engine did not start, one request would have needed 38.87 GiB."""
+    config = Path(__file__).parents[3] / "shared" / "configs" / "deepseek-ai__DeepSeek-V4-Flash.json"
+    if not config.exists():
+        pytest.skip("the shared configs are not here")
+    answer = plan(
+        config,
+        gpu="h200",
+        vllm_version="0.22",
+        tensor_parallel_size=2,
+        kv_cache_dtype="fp8",
+        max_model_len=128_000,
+        available_kv_memory="38GiB",
+        kv_transfer_config={"kv_connector": "ExampleConnector", "kv_role": "kv_both"},
+    )
+    assert answer.hma.verdict is Verdict.OFF
+    assert answer.off is not None
+    assert f"{answer.off.requests[0].bytes / 2**30:.2f}" == "38.87"
+    assert not answer.off.starts
