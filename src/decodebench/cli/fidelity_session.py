@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -83,37 +84,43 @@ def compare(request: FidelityRequest) -> int:
     file = request.out / "fidelity.json"
     if file.exists():
         raise UserError(f"--out {request.out}: holds a result already", "choose another directory")
-    with Progress(sys.stderr) as progress:
+
+    def keep(document: FidelityDocument) -> None:
+        scratch = file.with_suffix(".tmp")
+        scratch.write_text(document.to_json(), encoding="utf-8")
+        scratch.replace(file)
+
+    with ExitStack() as stack:
+        progress = stack.enter_context(Progress(sys.stderr))
         servers = tuple(_servers(request, progress))
         progress.note(f"results go to {request.out}")
         progress.show(Moment("measuring the noise of this machine"))
-        document = FidelityDocument(
-            schema="decodebench.fidelity/1",
-            out=str(request.out),
-            started=datetime.now(UTC),
-            command=Redactor(secrets_in(request.args.argv, {})).args(request.args.argv),
-            seed=request.settings.seed,
-            window_steps=request.settings.window_steps,
-            precision_asked=request.settings.precision,
-            host=describe_host(NOISE_SECONDS),
-        )
-
-        def keep(document: FidelityDocument) -> None:
-            scratch = file.with_suffix(".tmp")
-            scratch.write_text(document.to_json(), encoding="utf-8")
-            scratch.replace(file)
-
-        runner = FidelityRunner(request.settings, document, progress, keep)
+        runner = FidelityRunner(request.settings, _document(request), progress, keep)
         try:
             runner.run(servers)
         finally:
+            stack.close()
             finished = runner.document.model_copy(update={"finished": datetime.now(UTC)})
             keep(finished)
-    print_fidelity(finished, console_for(sys.stdout))
-    if request.args.json:
-        print(finished.to_json(indent=None), flush=True)
+            print_fidelity(finished, console_for(sys.stdout))
+            if request.args.json:
+                print(finished.to_json(indent=None), flush=True)
     compared = any(each.error is not None for point in finished.points for each in point.comparisons)
     return EXIT_OK if compared else EXIT_NO_VALID_POINT
+
+
+def _document(request: FidelityRequest) -> FidelityDocument:
+    """The document before anything is measured; takes the time of the noise test."""
+    return FidelityDocument(
+        schema="decodebench.fidelity/1",
+        out=str(request.out),
+        started=datetime.now(UTC),
+        command=Redactor(secrets_in(request.args.argv, {})).args(request.args.argv),
+        seed=request.settings.seed,
+        window_steps=request.settings.window_steps,
+        precision_asked=request.settings.precision,
+        host=describe_host(NOISE_SECONDS),
+    )
 
 
 def _servers(request: FidelityRequest, progress: Progress) -> Iterator[ServerPlan]:
