@@ -39,6 +39,7 @@ class ServerKind:
     connector: Mapping[str, object] = field(default_factory=dict)
     traced: bool = False  # the connector writes its steps to files
     with_connector: bool = True
+    env: Mapping[str, str] = field(default_factory=dict)
     module: str = CONNECTOR_MODULE  # that the connector's class is loaded from
     before: tuple[str, ...] = ()  # connectors asked before ours; DIRECTORY in them is the server's own folder
     after: tuple[str, ...] = ()
@@ -147,7 +148,7 @@ class Servers:
             kind.args,
             {**kind.connector, **({"trace_dir": str(trace_dir)} if trace_dir else {})},
             recipe_args=recipe.vllm_args,
-            env={**recipe.env, "OMP_NUM_THREADS": "1"},
+            env={**recipe.env, "OMP_NUM_THREADS": "1", **kind.env},
             siblings=Siblings.read(before, after),
         )
         spec = command.server_spec(directory / "server.log", STARTUP_TIMEOUT_S)
