@@ -2,12 +2,15 @@
 
 import json
 from pathlib import Path
+from random import Random
 
 import jsonschema
 import pytest
 
+from decodebench.bench.client import describe_ranks
+from decodebench.engine.recipes import tokenizer
 from tests.e2e.command import Command
-from tests.e2e.servers import SMALL_POOL
+from tests.e2e.servers import GEMMA3, SMALL_POOL, on
 from tests.e2e.test_run import SCHEMA, assert_ended_well
 
 pytest.importorskip("vllm", reason="runs vLLM's own server")
@@ -65,6 +68,51 @@ def test_verify_finds_every_figure_of_a_donor_run_in_its_steps(filled, tmp_path)
     shown = Command(tmp_path, "show", str(filled.out), "--verify")
     assert shown.wait() == 0
     assert "0 mismatches" in shown.stdout
+
+
+def run_on(server, tmp_path: Path, *args: str) -> Command:
+    return Command(
+        tmp_path,
+        "run",
+        *("--url", server.target.base_url, "--fill", "donor", "--donor-len", "640", *args),
+        *("--batch-size", "4", "--context-len", "500", "--window-steps", "8"),
+        *("--max-repeats", "5", "--max-time", "1m", "--json"),
+    )
+
+
+def donors_held(server) -> dict[str, int]:
+    (rank,) = describe_ranks(server.target)
+    return rank["donor_bank"]["donors"]
+
+
+@on(GEMMA3)
+def test_a_server_that_runs_already_keeps_no_donor_of_a_text(server, tmp_path):
+    draw = Random(0)
+    words = tokenizer.words(4096)[4:]
+    text = tmp_path / "text.txt"
+    text.write_text("\n\n".join(" ".join(draw.choices(words, k=90)) for _ in range(20)))
+    command = run_on(server, tmp_path, "--donors", "3", "--donor-text", str(text))
+    assert_ended_well(command)
+    (phase,) = command.document["donors"]
+    assert (phase["donors"], phase["source"], phase["one_a_request"]) == (3, "own text", False)
+    assert donors_held(server) == {}
+
+
+@on(GEMMA3)
+def test_more_donors_than_a_bank_holds_are_refused_with_numbers_and_none_is_kept(server, tmp_path):
+    command = run_on(server, tmp_path, "--donors", "4096")
+    assert command.wait() == 3
+    assert "--donors 4096: the bank of a worker has room for" in command.stderr
+    assert donors_held(server) == {}
+
+
+@on(GEMMA3)
+def test_a_text_that_the_tokenizer_cannot_read_is_refused(server, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("words that a made-up vocabulary does not hold\n\nand some more of them")
+    command = run_on(server, tmp_path, "--donor-text", str(text))
+    assert command.wait() == 3
+    assert "--donor-text: the server's tokenizer cannot read it" in command.stderr
 
 
 @pytest.mark.matrix

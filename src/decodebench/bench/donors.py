@@ -9,7 +9,8 @@ not computed here.
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
@@ -107,12 +108,23 @@ def prefill_donors(
     length = options.length_on(facts, longest)
     job = _Job(target, facts, options, length, seed, name, batch, has_real_weights)
     try:
-        return asyncio.run(job.run(launch))
+        return _all_or_none(job, launch)
     except RequestFailed as error:
         require_alive(target.base_url, check)
         raise EngineFailed("the donors of the fill could not be prefilled", str(error)) from None
     except Unreadable as error:
         raise EngineFailed("--donor-text: the server's tokenizer cannot read it", str(error)) from None
+
+
+def _all_or_none(job: "_Job", launch: int) -> Prefilled:
+    """A server that goes on without us keeps none of the donors of a job that failed."""
+    try:
+        return asyncio.run(job.run(launch))
+    except BaseException:
+        if job.made:
+            with suppress(RequestFailed):
+                forget_donors(job.target, DonorSet(tuple(job.made), job.length), len(job.facts.ranks))
+        raise
 
 
 def forget_donors(target: Target, donors: DonorSet, ranks: int) -> None:
@@ -144,6 +156,7 @@ class _Job:
     batch: int
     has_real_weights: bool
     source: str = "random ids"
+    made: dict[str, None] = field(default_factory=dict)  # ids, on any rank
 
     async def run(self, launch: int) -> Prefilled:
         text = self.options.text
@@ -215,6 +228,7 @@ class _Job:
         said = said_by_connector(answer)
         if "donor" not in said:
             raise RequestFailed(str(said.get("error", "the connector says nothing of the donor")))
+        self.made[self._id(number)] = None
         return int(said["donor"]["bytes"])
 
     def _count(self, num_bytes: int) -> int:
