@@ -118,6 +118,33 @@ def test_growth_counts_for_the_fit(engine):
     assert "needs 164 of 160 blocks" in e.answer(members[0])["error"]
 
 
+@pytest.mark.parametrize("in_flight", [1, 2])
+@pytest.mark.parametrize("prompt_len", [193, 200])
+@pytest.mark.parametrize(
+    ("groups", "each"),
+    [
+        ((FULL, SLIDING), 15 + 5),
+        ((FULL, SLIDING, SLIDING), 15 + 5 + 5),
+        ((FULL, state_spec("align", 64)), 15 + 2),
+        ((FULL, SLIDING, state_spec()), 15 + 5 + 1),
+    ],
+)
+def test_a_cohort_in_a_pool_of_its_blocks_and_no_more_decodes_to_its_end(
+    engine, groups, each, prompt_len, in_flight
+):
+    """A window of 64 tokens holds five blocks of 16 at most, the step in flight included; 240 tokens are 15 blocks."""
+    e = engine(groups=groups, in_flight=in_flight, num_blocks=4 * each + 1)
+    members = e.cohort(size=4, prompt_len=prompt_len, max_tokens=240 - prompt_len)
+    e.run(2000)
+    assert "error" not in e.answer(members[0])
+    assert runs_alone(e, members, 240 - prompt_len)
+    assert sum(e.answer(members[0])["steps"]["preempted"]) == 0
+    short = engine(groups=groups, in_flight=in_flight, num_blocks=4 * each)
+    members = short.cohort(size=4, prompt_len=prompt_len, max_tokens=240 - prompt_len)
+    short.run(2000)
+    assert f"needs {4 * each} of {4 * each - 1} blocks" in short.answer(members[0])["error"]
+
+
 @pytest.mark.parametrize("prompt", [{"prompt_len": 1}, {"prompt_logprobs": 1}])
 def test_a_member_that_cannot_be_held_is_an_error_for_every_member(engine, prompt):
     e = engine()
