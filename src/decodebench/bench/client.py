@@ -209,24 +209,30 @@ async def _describe_ranks(target: Target) -> list[Mapping[str, Any]]:
     async with aiohttp.ClientSession(
         target.base_url, timeout=aiohttp.ClientTimeout(total=INFO_TIMEOUT_S)
     ) as session:
-        first = await _describe(session, target, None)
-        if first is None:
-            return []
-        others = [await _describe(session, target, rank) for rank in range(1, first["data_parallel_size"])]
-        return [first, *(facts for facts in others if facts is not None)]
+        ranks: list[Mapping[str, Any]] = []
+        # NOTE: the ranks of a dense model are engines of their own, each of which takes itself for the only one (vLLM
+        # 0.32, `reconfigure_for_independent_dp_rank`). So the server is asked until it knows no further rank.
+        while (facts := await _describe(session, target, len(ranks))) is not None:
+            ranks.append(facts)
+        return ranks
 
 
-async def _describe(
-    session: aiohttp.ClientSession, target: Target, rank: int | None
-) -> Mapping[str, Any] | None:
+async def _describe(session: aiohttp.ClientSession, target: Target, rank: int) -> Mapping[str, Any] | None:
+    """What one rank says of itself, or None if there is no such rank, or it does not run our connector."""
     fields = completion_fields(target.model, 1, "decodebench-info", {"fill": False, "info": True})
-    headers = target.headers | ({} if rank is None else {"X-data-parallel-rank": str(rank)})
+    headers = target.headers | {"X-data-parallel-rank": str(rank)}
     try:
         answer = await post(session, headers, None, fields | {"prompt": [1, 2]})
     except RequestFailed as error:
+        if rank > 0 and "is out of range" in str(error):
+            return None
         raise EngineFailed(f"the server at {target.base_url} did not describe itself", str(error)) from None
     info = said_by_connector(answer).get("info")
-    return info if isinstance(info, dict) else None
+    if not isinstance(info, dict):
+        return None
+    if rank > 0 and info["data_parallel_rank"] != rank:
+        return None  # something before the server takes the header away
+    return info
 
 
 def completion_fields(model: str, max_tokens: int, salt: str, asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -97,7 +97,7 @@ class DecodeBenchConnector(KVConnectorBase_V1, SupportsHMA):
     ) -> SchedulerHalf:
         limits = engine_limits(vllm_config, kv_cache_config)
         parallel = vllm_config.parallel_config
-        trace = open_trace(Path(config.trace_dir), parallel.data_parallel_rank) if config.trace_dir else None
+        trace = open_trace(Path(config.trace_dir), parallel.data_parallel_index) if config.trace_dir else None
         return SchedulerHalf(
             config,
             transfer_groups=kv_cache_config.transfer_group_ids,

@@ -69,7 +69,7 @@ def describe(
         "tensor_parallel_size": parallel.tensor_parallel_size,
         "pipeline_parallel_size": parallel.pipeline_parallel_size,
         "data_parallel_size": parallel.data_parallel_size,
-        "data_parallel_rank": parallel.data_parallel_rank,
+        "data_parallel_rank": parallel.data_parallel_index,
         "expert_parallel": bool(parallel.enable_expert_parallel),
         "multi_connector": bool(children),
         "connectors": list(children) or [connector.__name__],
