@@ -107,6 +107,7 @@ def _settings(args: argparse.Namespace) -> Settings:
     ):
         if value < least:
             raise UserError(f"{option} {value}: must be at least {least}")
+    donors = donor_options_of(args)
     settings = Settings(
         batch_sizes=parse_counts(args.batch_size, "--batch-size"),
         context_lens=parse_counts(args.context_len, "--context-len"),
@@ -119,7 +120,7 @@ def _settings(args: argparse.Namespace) -> Settings:
         window_steps=window_steps,
         stall_timeout_s=parse_seconds(args.stall_timeout, "--stall-timeout"),
         fill=Fill(content=args.fill, params=_fill_params(args)),
-        donors=donor_options_of(args),
+        donors=donors,
     )
     try:
         Stopping(settings.precision, settings.max_repeats)
