@@ -1,6 +1,6 @@
 """A connector that leaves one KV cache group's pages out of a fill from donors: the control that shows a group counts.
 
-Loaded by a server in place of ours (`kv_connector_module_path`). A request asks for it by its seed: `LEAVE_OUT + group`.
+A server loads it in place of ours (`kv_connector_module_path`). A request asks by its seed: `LEAVE_OUT + group`.
 """
 
 from dataclasses import replace

@@ -148,8 +148,8 @@ def test_a_bank_holds_what_it_says_until_the_donor_is_dropped(device):
     [
         (GroupWrites(whole=[0]), Sources((1,), (0,)), "null block"),
         (GroupWrites(whole=[BLOCKS]), Sources((1,), (0,)), "null block"),
-        (GroupWrites(whole=[2]), Sources((1,), (1,)), "holds 1 pages"),
-        (GroupWrites(whole=[2]), Sources((1,), (-1,)), "holds 1 pages"),
+        (GroupWrites(whole=[2]), Sources((1,), (1,)), "cannot be copied"),
+        (GroupWrites(whole=[2]), Sources((1,), (-1,)), "cannot be copied"),
     ],
 )
 def test_what_lies_out_of_bounds_is_refused(writes, sources, reason):

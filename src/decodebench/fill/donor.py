@@ -9,37 +9,28 @@ already is copied by rows, for which `PageLayout` has the geometry.
 NOTE: rows are not always where a shape puts them: vLLM's CPU attention keeps the keys of a block in an order of its own
 (0.32; found by self-donor equality, which failed for cut blocks copied by rows).
 
-Speed: neighbouring blocks that take neighbouring pages are one slice copy per layer. All others go through a staging
-buffer that stays in the CPU's cache, one gather and one scatter for many pages; no loop over single pages.
+Speed: neighbouring blocks that take neighbouring pages are one slice copy per layer; neighbouring blocks that take any
+pages are one gather into place; what is left goes through a staging buffer. There is no loop over single pages.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from decodebench.fill.bank import fill_blocks
 from decodebench.fill.group import GroupPages, Written
-from decodebench.fill.pages import Pages, bank_stride
+from decodebench.fill.pages import Pages
 from decodebench.fill.runs import BlockSet, check_ids, token_range
+from decodebench.fill.slab import Slab
 from decodebench.fill.transfer import PagePairs, Staging, copy_pages
 from decodebench.kv.writes import GroupWrites, Sources
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Held:
-    """A donor's pages of one group: as many views as the group has distinct page storages, pages on axis 0."""
-
-    pages: tuple[Pages, ...]
-    num_pages: int
-    num_bytes: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class RowCopies:
-    """Blocks that take rows [first_token, end_token) of one donor's pages; the rows behind become zero."""
+    """Blocks that take rows [first_token, end_token) of their pages; the rows behind become zero."""
 
-    donor: int
     first_token: int
     end_token: int
     pairs: PagePairs
@@ -50,7 +41,7 @@ class RowCopies:
 class PreparedCopies:
     """What one fill copies in one group, prepared once for all its layers."""
 
-    whole: tuple[tuple[int, PagePairs], ...]  # donor -> blocks and pages
+    whole: PagePairs
     partial: tuple[RowCopies, ...]
     zero: BlockSet
     num_blocks: int
@@ -63,25 +54,33 @@ class DonorBank:
     size limit: this side holds what it is told to.
     """
 
-    def __init__(self, groups: dict[int, GroupPages]) -> None:
+    def __init__(self, groups: Mapping[int, GroupPages]) -> None:
         self._groups = groups
-        self._held: dict[int, dict[int, Held]] = {}  # donor -> group -> its pages
+        self._slabs: dict[int, Slab] = {}
         self._staging = Staging()
 
     @property
     def num_bytes(self) -> int:
-        return sum(held.num_bytes for groups in self._held.values() for held in groups.values())
+        return sum(slab.num_bytes for slab in self._slabs.values())
 
-    @torch.inference_mode()
+    @torch.inference_mode()  # the engine's tensors may be inference tensors, read from a thread of ours
     def keep(self, donor: int, blocks: Sequence[Sequence[int]]) -> tuple[int, ...]:
-        """Copy `blocks` of each group into the bank as the pages of `donor`; returns the pages held per group."""
-        held = {group: self._copy_out(self._groups[group], ids) for group, ids in enumerate(blocks) if ids}
-        self._held[donor] = held
-        return tuple(held[group].num_pages if group in held else 0 for group in range(len(blocks)))
+        """Copy `blocks` of each group into the bank as the pages of `donor`; returns the pages held per group.
+
+        Raises:
+            ValueError: the null block or an id out of bounds; nothing is held then.
+        """
+        for group, ids in enumerate(blocks):
+            check_ids(set(ids), self._groups[group].pages[0].num_blocks if ids else 1)
+        for group, ids in enumerate(blocks):
+            if ids:
+                self._copy_out(group, donor, ids)
+        return tuple(len(ids) for ids in blocks)
 
     def drop(self, donor: int) -> None:
         """Free a donor's pages; one that is not held is no error (its copy may have failed)."""
-        self._held.pop(donor, None)
+        for slab in self._slabs.values():
+            slab.give_back(donor)
 
     def prepare(self, group: int, fills: Iterable[tuple[GroupWrites, Sources]]) -> PreparedCopies:
         """Merge the copies of several requests into one group; of a block named twice the first counts.
@@ -90,66 +89,54 @@ class DonorBank:
             ValueError: the null block, an id, a token range or a source page out of bounds, or an unknown donor.
         """
         pages = self._groups[group]
-        whole: dict[int, tuple[int, int]] = {}
-        partial: dict[int, tuple[int, int, int, int]] = {}  # block -> (first, end) token, donor, page
+        whole: dict[int, int] = {}  # block -> slot
+        partial: dict[tuple[int, int], dict[int, int]] = {}  # (first, end) token -> the same
         zero: set[int] = set()
-        for writes, sources in fills:
-            taken = list(zip(sources.donors, sources.pages, strict=True))
-            for block, source in zip(writes.whole, taken, strict=False):
-                whole.setdefault(block, source)
-            for part, source in zip(writes.partial, taken[len(writes.whole) :], strict=True):
+        for writes, sources in reversed(list(fills)):  # the first is the last to be entered
+            slots = self._slots(group, sources)
+            whole.update(zip(writes.whole, slots, strict=False))
+            for part, slot in zip(writes.partial, slots[len(writes.whole) :], strict=True):
                 first, end = token_range(part, pages.block_size)
-                if first == 0:
-                    whole.setdefault(part.block_id, source)
-                else:
-                    partial.setdefault(part.block_id, (first, end, *source))
+                same = whole if first == 0 else partial.setdefault((first, end), {})
+                same[part.block_id] = slot
             zero.update(writes.zero)
-        partial = {block: source for block, source in partial.items() if block not in whole}
-        zero -= whole.keys() | partial.keys()
-        check_ids(whole.keys() | partial.keys() | zero, pages.pages[0].num_blocks)
+        named = whole.keys() | set().union(*partial.values())
+        check_ids(named | zero, pages.pages[0].num_blocks)
         return PreparedCopies(
+            self._pairs(group, whole),
             tuple(
-                (donor, self._pairs(group, donor, pairs)) for donor, pairs in _by_donor(whole.items()).items()
+                RowCopies(first, end, self._pairs(group, blocks), self._block_set(group, blocks))
+                for (first, end), blocks in partial.items()
             ),
-            tuple(self._row_copies(group, partial)),
-            self._block_set(group, zero),
-            len(whole) + len(partial) + len(zero),
+            self._block_set(group, zero - named),
+            len(named | zero),
         )
 
     @torch.inference_mode()
     def write(self, group: int, copies: PreparedCopies) -> Written:
         """Copy into every layer of `group`, queued on the current stream."""
         pages = self._groups[group].pages
-        num_bytes = sum(self._write(group, number, each, copies) for number, each in enumerate(pages))
+        held = self._slabs[group].pages if group in self._slabs else pages  # nothing is held: only zeros
+        num_bytes = sum(self._write(group, *each, copies) for each in zip(pages, held, strict=True))
         return Written(copies.num_blocks * len(pages), num_bytes)
 
-    def _copy_out(self, group: GroupPages, blocks: Sequence[int]) -> Held:
-        strides = [bank_stride(pages.page_bytes) for pages in group.pages]
-        pinned = group.pages[0].device.type == "cuda"
-        raw = torch.empty(len(blocks) * sum(strides), dtype=torch.uint8, pin_memory=pinned)
-        views, offset = [], 0
-        for pages, stride in zip(group.pages, strides, strict=True):
-            end = offset + len(blocks) * stride
-            views.append(pages.dense_copies(raw[offset:end].view(len(blocks), stride)))
-            offset = end
-        check_ids(set(blocks), group.pages[0].num_blocks)
-        pairs = PagePairs.of(range(len(blocks)), blocks, _most_bytes(group.pages), raw.device, group.device)
-        for held, pages in zip(views, group.pages, strict=True):
-            copy_pages(held.page, pages.page, pairs, self._staging)
-        return Held(tuple(views), len(blocks), raw.nbytes)
+    def _copy_out(self, group: int, donor: int, blocks: Sequence[int]) -> None:
+        pages = self._groups[group]
+        slab = self._slabs.setdefault(group, Slab(pages.pages, pinned=pages.device.type == "cuda"))
+        slots = slab.take(donor, len(blocks))
+        pairs = PagePairs.of(dict(zip(slots, blocks, strict=True)), pages.page_bytes, _HOST, pages.device)
+        for held, each in zip(slab.pages, pages.pages, strict=True):
+            copy_pages(held.page, each.page, pairs, self._staging)
 
-    def _write(self, group: int, number: int, pages: Pages, copies: PreparedCopies) -> int:
-        for donor, pairs in copies.whole:
-            copy_pages(pages.page, self._held[donor][group].pages[number].page, pairs, self._staging)
+    def _write(self, group: int, pages: Pages, held: Pages, copies: PreparedCopies) -> int:
+        copy_pages(pages.page, held.page, copies.whole, self._staging)
         fill_blocks(pages.page, 0, copies.zero)
-        whole = sum(pairs.num_pages for _, pairs in copies.whole) + copies.zero.num_blocks
-        num_bytes = whole * pages.page_bytes
-        return num_bytes + sum(self._write_rows(group, number, pages, rows) for rows in copies.partial)
-
-    def _write_rows(self, group: int, number: int, pages: Pages, rows: RowCopies) -> int:
-        held = self._held[rows.donor][group].pages[number]
-        layout = pages.layout
+        num_bytes = (copies.whole.num_pages + copies.zero.num_blocks) * pages.page_bytes
         block_size = self._groups[group].block_size
+        return num_bytes + sum(self._write_rows(block_size, pages, held, rows) for rows in copies.partial)
+
+    def _write_rows(self, block_size: int, pages: Pages, held: Pages, rows: RowCopies) -> int:
+        layout = pages.layout
         first = rows.first_token * layout.rows // block_size
         end = rows.end_token * layout.rows // block_size
         for field, source in zip(pages.fields, held.fields, strict=True):
@@ -162,40 +149,36 @@ class DonorBank:
         padding_bytes = pages.page_bytes - layout.content_bytes
         return rows.pairs.num_pages * ((layout.rows - first) * pages.row_bytes + padding_bytes)
 
-    def _row_copies(self, group: int, partial: dict[int, tuple[int, int, int, int]]) -> Iterable[RowCopies]:
-        alike: dict[tuple[int, int, int], dict[int, int]] = {}
-        for block, (first, end, donor, page) in partial.items():
-            alike.setdefault((first, end, donor), {})[block] = page
-        for (first, end, donor), pairs in alike.items():
-            yield RowCopies(
-                donor, first, end, self._pairs(group, donor, pairs), self._block_set(group, pairs)
-            )
+    def _slots(self, group: int, sources: Sources) -> list[int]:
+        ranges = {donor: self._range(group, donor) for donor in set(sources.donors)}
+        pages = sources.pages
+        fewest = min(map(len, ranges.values()), default=0)
+        if pages and not 0 <= min(pages) <= max(pages) < fewest:
+            self._check_pages(group, sources, ranges)
+        starts = {donor: slots.start for donor, slots in ranges.items()}
+        return [starts[donor] + page for donor, page in zip(sources.donors, pages, strict=True)]
 
-    def _pairs(self, group: int, donor: int, pairs: dict[int, int]) -> PagePairs:
-        held = self._held.get(donor, {}).get(group)
-        if held is None:
+    def _check_pages(self, group: int, sources: Sources, ranges: Mapping[int, range]) -> None:
+        for donor, page in zip(sources.donors, sources.pages, strict=True):
+            if not 0 <= page < len(ranges[donor]):
+                raise ValueError(
+                    f"page {page} of donor {donor} cannot be copied: the bank holds {len(ranges[donor])} pages of it "
+                    f"in KV cache group {group}"
+                )
+
+    def _range(self, group: int, donor: int) -> range:
+        slots = self._slabs[group].slots(donor) if group in self._slabs else None
+        if slots is None:
             raise ValueError(f"donor {donor} of the bank holds no pages of KV cache group {group}")
-        if not 0 <= min(pairs.values()) <= max(pairs.values()) < held.num_pages:
-            raise ValueError(
-                f"pages {min(pairs.values())} to {max(pairs.values())} of donor {donor} cannot be copied: the bank "
-                f"holds {held.num_pages} pages of it in KV cache group {group}"
-            )
+        return slots
+
+    def _pairs(self, group: int, slots: Mapping[int, int]) -> PagePairs:
         pages = self._groups[group]
-        return PagePairs.of(
-            list(pairs), list(pairs.values()), _most_bytes(pages.pages), pages.device, held.pages[0].device
-        )
+        return PagePairs.of(slots, pages.page_bytes, pages.device, _HOST)
 
     def _block_set(self, group: int, blocks: Iterable[int]) -> BlockSet:
         pages = self._groups[group]
-        return BlockSet.of(set(blocks), pages.device, _most_bytes(pages.pages))
+        return BlockSet.of(set(blocks), pages.device, pages.page_bytes)
 
 
-def _most_bytes(pages: Sequence[Pages]) -> int:
-    return max(each.page_bytes for each in pages)
-
-
-def _by_donor(whole: Iterable[tuple[int, tuple[int, int]]]) -> dict[int, dict[int, int]]:
-    donors: dict[int, dict[int, int]] = {}
-    for block, (donor, page) in whole:
-        donors.setdefault(donor, {})[block] = page
-    return donors
+_HOST = torch.device("cpu")

@@ -46,14 +46,19 @@ class GroupPages:
     def device(self) -> torch.device:
         return self.pages[0].device
 
+    @property
+    def page_bytes(self) -> int:
+        """Of the layer that owns most of a block."""
+        return max(pages.page_bytes for pages in self.pages)
+
     def prepare(self, writes: Iterable[GroupWrites]) -> PreparedWrites:
         """Merge the writes of one step's requests; see `prepare_writes` for what it refuses."""
         return prepare_writes(
             writes,
             num_blocks=self.pages[0].num_blocks,
             block_size=self.block_size,
-            page_bytes=max(pages.page_bytes for pages in self.pages),
-            device=self.pages[0].device,
+            page_bytes=self.page_bytes,
+            device=self.device,
         )
 
     @torch.inference_mode()  # the engine's tensors may be inference tensors, written from a thread of ours
