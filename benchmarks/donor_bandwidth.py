@@ -5,7 +5,8 @@ tiny-granite (attention pages and Mamba states on one storage), tiny-deepseek-v4
 4 to 256 tokens, layers interleaved in a block). A batch of requests of one context is filled from donors held in host
 memory: from one donor each (contiguous: neighbouring blocks take neighbouring pages), or from 16 mixed page by page
 into shuffled blocks (scattered). The yardstick is one `copy_` of as many contiguous bytes from host memory into the
-pool. Trials are interleaved and in random order; the pool is poisoned before each; a time includes preparing the blocks.
+pool. Trials are interleaved and in random order, the pool is poisoned before each; a time includes preparing the
+blocks.
 
     python benchmarks/donor_bandwidth.py                   # one thread, as in an engine
     python benchmarks/donor_bandwidth.py --device cuda --mb 4096

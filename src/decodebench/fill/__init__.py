@@ -7,6 +7,7 @@ content.prepare(layers)
 group.write(content, group.prepare([GroupWrites(whole=[3, 4, 5])]))
 """
 
+from decodebench.fill.audit import Canaries, wrong_blocks
 from decodebench.fill.base import Content
 from decodebench.fill.constant import Constant
 from decodebench.fill.donor import DonorBank
@@ -17,6 +18,7 @@ from decodebench.fill.pages import LayerPages, Pages
 from decodebench.fill.runs import PreparedWrites
 
 __all__ = [
+    "Canaries",
     "Constant",
     "Content",
     "DonorBank",
@@ -29,4 +31,5 @@ __all__ = [
     "Pages",
     "PreparedWrites",
     "Written",
+    "wrong_blocks",
 ]

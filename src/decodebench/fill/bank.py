@@ -12,6 +12,7 @@ import torch
 
 from decodebench.fill.base import Content
 from decodebench.fill.encode import Draw, encode_pages
+from decodebench.fill.expected import Expected
 from decodebench.fill.pages import LayerPages, Pages, bank_stride
 from decodebench.fill.runs import BlockSet, PartialWrite, PreparedWrites
 from decodebench.fill.words import word_value
@@ -55,6 +56,7 @@ class BankContent(Content):
 
     def __init__(self) -> None:
         self._banks: dict[Hashable, Bank] = {}
+        self._started: dict[Hashable, int] = {}  # where the last write into each storage began
 
     def prepare(self, layers: Sequence[LayerPages]) -> None:
         kinds = {pages.bank_key(): pages for layer in layers for pages in layer.pieces}
@@ -73,6 +75,7 @@ class BankContent(Content):
     def write(self, pages: Pages, writes: PreparedWrites) -> int:
         bank = self._banks[pages.bank_key()]
         start = self.first_page(bank)
+        self._started[pages.address] = start
         if bank.word is not None:
             fill_blocks(pages.page, bank.word, writes.whole)
         else:
@@ -80,6 +83,27 @@ class BankContent(Content):
         fill_blocks(pages.page, 0, writes.zero)
         num_bytes = (writes.whole.num_blocks + writes.zero.num_blocks) * pages.page_bytes
         return num_bytes + sum(_write_rows(pages, bank, part, start) for part in writes.partial)
+
+    def expected(self, pages: Pages, writes: PreparedWrites) -> Iterator[Expected]:
+        bank = self._banks[pages.bank_key()]
+        start = self._started[pages.address]
+        yield _copied(pages.page, bank.pages.page, writes.whole, start)
+        yield Expected(pages.page, writes.zero.every())
+        for part in writes.partial:
+            rows = pages.layout.rows
+            first, end = part.rows(rows)
+            for field, source in zip(pages.fields, bank.pages.fields, strict=True):
+                for box in pages.layout.row_boxes(first, end):
+                    yield _copied(field[:, *box], source[:, *box], part.blocks, start)
+                for box in pages.layout.row_boxes(end, rows):
+                    yield Expected(field[:, *box], part.blocks.every())
+            if pages.padding is not None:
+                yield Expected(pages.padding, part.blocks.every())
+
+
+def _copied(target: torch.Tensor, source: torch.Tensor, blocks: BlockSet, start: int) -> Expected:
+    ids = blocks.every()
+    return Expected(target, ids, source, (start + torch.arange(len(ids))) % len(source))
 
 
 def _write_rows(pages: Pages, bank: Bank, part: PartialWrite, start: int) -> int:

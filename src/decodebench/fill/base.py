@@ -1,8 +1,9 @@
 """The contract of a content: what a fill writes into pages."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from decodebench.fill.expected import Expected
 from decodebench.fill.pages import LayerPages, Pages
 from decodebench.fill.runs import PreparedWrites
 
@@ -23,6 +24,10 @@ class Content(ABC):
     @abstractmethod
     def prepare(self, layers: Sequence[LayerPages]) -> None:
         """Make ready to write `layers`."""
+
+    @abstractmethod
+    def expected(self, pages: Pages, writes: PreparedWrites) -> Iterator[Expected]:
+        """What the last `write` into `pages`, which was of `writes`, must have left there; for audits."""
 
     @abstractmethod
     def write(self, pages: Pages, writes: PreparedWrites) -> int:

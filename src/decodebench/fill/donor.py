@@ -13,12 +13,13 @@ Speed: neighbouring blocks that take neighbouring pages are one slice copy per l
 pages are one gather into place; what is left goes through a staging buffer. There is no loop over single pages.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from decodebench.fill.bank import fill_blocks
+from decodebench.fill.expected import Expected
 from decodebench.fill.group import GroupPages, Written
 from decodebench.fill.pages import Pages
 from decodebench.fill.runs import BlockSet, check_ids, token_range
@@ -120,6 +121,27 @@ class DonorBank:
         num_bytes = sum(self._write(group, *each, copies) for each in zip(pages, held, strict=True))
         return Written(copies.num_blocks * len(pages), num_bytes)
 
+    def expected(self, group: int, copies: PreparedCopies) -> Iterator[Expected]:
+        """What the last `write` of these copies must have left; for audits."""
+        pages = self._groups[group].pages
+        held = self._slabs[group].pages if group in self._slabs else pages
+        for ours, theirs in zip(pages, held, strict=True):
+            yield _copied(ours.page, theirs.page, copies.whole)
+            yield Expected(ours.page, copies.zero.every())
+            for rows in copies.partial:
+                yield from self._expected_rows(group, ours, theirs, rows)
+
+    def _expected_rows(self, group: int, ours: Pages, theirs: Pages, rows: RowCopies) -> Iterator[Expected]:
+        layout, block_size = ours.layout, self._groups[group].block_size
+        first, end = (token * layout.rows // block_size for token in (rows.first_token, rows.end_token))
+        for field, source in zip(ours.fields, theirs.fields, strict=True):
+            for box in layout.row_boxes(first, end):
+                yield _copied(field[:, *box], source[:, *box], rows.pairs)
+            for box in layout.row_boxes(end, layout.rows):
+                yield Expected(field[:, *box], rows.blocks.every())
+        if ours.padding is not None:
+            yield Expected(ours.padding, rows.blocks.every())
+
     def _copy_out(self, group: int, donor: int, blocks: Sequence[int]) -> None:
         pages = self._groups[group]
         slab = self._slabs.setdefault(group, Slab(pages.pages, pinned=pages.device.type == "cuda"))
@@ -179,6 +201,11 @@ class DonorBank:
     def _block_set(self, group: int, blocks: Iterable[int]) -> BlockSet:
         pages = self._groups[group]
         return BlockSet.of(set(blocks), pages.device, pages.page_bytes)
+
+
+def _copied(target: torch.Tensor, source: torch.Tensor, pairs: PagePairs) -> Expected:
+    targets, sources = pairs.every()
+    return Expected(target, targets, source, sources)
 
 
 _HOST = torch.device("cpu")

@@ -39,6 +39,10 @@ class BlockSet:
         ]
         return cls(in_place, _to_device(torch.tensor(scattered, dtype=torch.int64), device), len(scattered))
 
+    def every(self) -> torch.Tensor:
+        """All ids in the order in which they are written; on the host."""
+        return torch.cat([*(torch.arange(first, end) for first, end in self.runs), self.scattered.cpu()])
+
     @property
     def num_blocks(self) -> int:
         return self.num_scattered + sum(end - first for first, end in self.runs)

@@ -66,6 +66,17 @@ class PagePairs:
             len(target),
         )
 
+    def every(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """All targets and their sources, for reading back; on the host."""
+        targets, sources = [self.targets.cpu()], [self.sources.cpu()]
+        for to, start, count in self.slices:
+            targets.append(torch.arange(to, to + count))
+            sources.append(torch.arange(start, start + count))
+        for to, gathered in self.gathers:
+            targets.append(torch.arange(to, to + len(gathered)))
+            sources.append(gathered.cpu())
+        return torch.cat(targets), torch.cat(sources)
+
 
 def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
     """Stretches of neighbours, as positions [first, end)."""
