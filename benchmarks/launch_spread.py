@@ -2,7 +2,8 @@
 
     python benchmarks/launch_spread.py [--launches 12] [--model tiny-gemma3]
 
-One `decodebench run` with that many launches; the spread is that of the launches' means, each over at least five repeats.
+One `decodebench run` with that many launches; the spread is that of the launches' means, each over at least five
+repeats.
 It is what an interval "within one launch" cannot know.
 """
 
