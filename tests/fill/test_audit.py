@@ -21,7 +21,9 @@ def written(make, device, content):
         bank = DonorBank({0: group})
         bank.keep(1, [[1, 2]])
         writes = GroupWrites(whole=[4, 5, 7], partial=partial, zero=[10])
-        copies = bank.prepare(0, [(writes, Sources((1,) * (3 + len(partial)), (1, 0, 1, 0)[: 3 + len(partial)]))])
+        copies = bank.prepare(
+            0, [(writes, Sources((1,) * (3 + len(partial)), (1, 0, 1, 0)[: 3 + len(partial)]))]
+        )
         bank.write(0, copies)
         return layer, group, lambda: bank.expected(0, copies)
     content.prepare([pages])
