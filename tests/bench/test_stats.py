@@ -89,3 +89,19 @@ def test_with_several_launches_the_interval_is_over_launches() -> None:
 
 def test_tokens_per_second_come_from_the_same_duration() -> None:
     assert StepTime.of([repeat(10_000_000, 10_000_000)]).output_tokens_per_s(8) == 800
+
+
+def test_two_launches_speak_of_their_repeats_only() -> None:
+    """Two means have one degree of freedom: a resumed run would get an interval that says nothing."""
+    spread = (-2, -1, 0, 1, 2)
+    repeats = [
+        repeat(*[1000 * base + by] * 100, launch=launch)
+        for launch, base in ((0, 10), (1, 12))
+        for by in spread
+    ]
+    time = StepTime.of(repeats)
+    assert time.scope == "within 2 launches"
+    assert time.mean == 11_000
+    assert time.low is not None
+    assert time.high is not None
+    assert 1 < time.high - time.low < 10  # of the repeats about their own launch, not of the launches

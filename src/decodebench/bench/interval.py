@@ -30,17 +30,20 @@ from decodebench.bench.student import two_sided_quantile
 QUANTILE_LEVEL = 0.965
 
 
-def interval(figures: Sequence[float]) -> tuple[float, float] | None:
-    """Low and high end of the 95 % interval of the mean, or None for fewer than two figures."""
+def interval(figures: Sequence[float], means: int = 1) -> tuple[float, float] | None:
+    """Low and high end of the 95 % interval of the mean, or None for too few figures.
+
+    `means`: how many means were estimated from the figures and taken out of them; each costs a degree of freedom.
+    """
     n = len(figures)
-    if n < 2:
+    if n <= means:
         return None
     x = np.asarray(figures, dtype=np.float64)
-    mean, sd = float(x.mean()), float(x.std(ddof=1))
+    mean, sd = float(x.mean()), float(x.std(ddof=means))
     if sd == 0:
         return mean, mean
     skew = float(np.mean(((x - mean) / sd) ** 3))
-    t = two_sided_quantile(QUANTILE_LEVEL, n - 1)
+    t = two_sided_quantile(QUANTILE_LEVEL, n - means)
     return mean - sd * _unskewed(t, skew, n), mean - sd * _unskewed(-t, skew, n)
 
 

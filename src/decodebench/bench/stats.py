@@ -2,9 +2,10 @@
 
 The unit is the repeat (one cohort, one window), nested in the launch (one server). The mean of a repeat is
 its window's duration over its steps; no step is left out. Within one launch the interval is over the repeats'
-means, and speaks of that launch only: another start of the same server may differ by more. With several
-launches it is over the launches' means. Median, p90, p99 and the maximum describe the single steps of all
-windows; no interval is made from them.
+means, and speaks of that launch only: another start of the same server may differ by more. From three
+launches on it is over the launches' means. Two (a run that was resumed, say) cannot tell how much launches
+differ: the interval is over the repeats about their own launch's mean, and speaks of these two only. Median,
+p90, p99 and the maximum describe the single steps of all windows; no interval is made from them.
 """
 
 from collections.abc import Sequence
@@ -16,6 +17,9 @@ import numpy as np
 from decodebench.bench.interval import interval
 from decodebench.bench.step_log import IntArray
 from decodebench.bench.window import Window
+
+FEWEST_LAUNCHES = 3
+"""Launches from which on the interval is made of their means: two means have one degree of freedom."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,9 +58,13 @@ class StepTime:
     def of(cls, repeats: Sequence[Repeat]) -> Self:
         """Summarise the valid repeats of a point; at least one."""
         assert repeats, "a point without a valid repeat has no step time"
-        launches = _launch_means(repeats)
-        figures = launches if len(launches) > 1 else [repeat.mean_ns for repeat in repeats]
-        bounds = interval(figures)
+        by_launch = _by_launch(repeats)
+        launches = [float(np.mean(means)) for means in by_launch]
+        if len(launches) >= FEWEST_LAUNCHES:
+            figures, bounds = launches, interval(launches)
+        else:
+            figures = _about_their_launch(by_launch)
+            bounds = interval(figures, means=len(launches))
         steps = np.concatenate([repeat.durations for repeat in repeats])
         median, p90, p99 = (int(v) for v in np.percentile(steps, (50, 90, 99), method="inverted_cdf"))
         return cls(
@@ -82,16 +90,24 @@ class StepTime:
     @property
     def scope(self) -> str:
         """What the interval speaks of."""
-        return "within one launch" if self.launches == 1 else f"across {self.launches} launches"
+        if self.launches == 1:
+            return "within one launch"
+        return f"{'across' if self.launches >= FEWEST_LAUNCHES else 'within'} {self.launches} launches"
 
     def output_tokens_per_s(self, batch: int) -> float:
         """Output tokens/s of `batch` requests that each emit one token a step (no speculative decoding)."""
         return batch * 1e9 / self.mean
 
 
-def _launch_means(repeats: Sequence[Repeat]) -> list[float]:
-    """Mean of the repeats' means, launch by launch: each launch weighs the same."""
+def _by_launch(repeats: Sequence[Repeat]) -> list[list[float]]:
+    """The repeats' means, launch by launch."""
     by_launch: dict[int, list[float]] = {}
     for repeat in repeats:
         by_launch.setdefault(repeat.launch, []).append(repeat.mean_ns)
-    return [float(np.mean(means)) for means in by_launch.values()]
+    return list(by_launch.values())
+
+
+def _about_their_launch(by_launch: list[list[float]]) -> list[float]:
+    """Every repeat, moved by what its launch's mean differs from that of all: the spread within launches is left."""
+    overall = float(np.mean([mean for means in by_launch for mean in means]))
+    return [mean - float(np.mean(means)) + overall for means in by_launch for mean in means]

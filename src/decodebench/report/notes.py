@@ -57,8 +57,8 @@ def _devices(devices: tuple[str, ...]) -> str:
 
 
 def _interval(points: tuple[Point, ...]) -> Iterator[str]:
-    if any(point.interval == "within one launch" for point in points):
-        yield "Intervals: within one launch; another start of the server may differ by more (see --launches)."
+    for scope in sorted({point.interval for point in points if (point.interval or "").startswith("within")}):
+        yield f"Intervals: {scope}; another start of the server may differ by more (--launches 3 and more tell)."
 
 
 def _missed(points: tuple[Point, ...]) -> Iterator[str]:
