@@ -290,7 +290,7 @@ def test_churn_of_donors_and_fills_leaves_no_state(engine, in_flight):
         elif kind == 1:
             alive += e.cohort(f"c{turn}", size=2, prompt_len=90, max_tokens=3, asked={"donors": [name]})
         elif kind == 2:
-            alive.append(e.add(decodebench={"donors": [name], "seed": turn}, prompt_len=150, max_tokens=3))
+            alive.append(e.add(decodebench={"donors": [name], "seed": turn, "audit": True}, prompt_len=150, max_tokens=3))
         else:
             alive.append(e.add(decodebench={"forget": [name], "fill": False}, prompt_len=9, max_tokens=1))
         for _ in range(draw.randrange(4)):
@@ -306,7 +306,7 @@ def test_churn_of_donors_and_fills_leaves_no_state(engine, in_flight):
     half = e.connector._scheduler_half
     donors = half._donors
     assert (donors._donors, donors._of_request, donors._copying, donors.used_bytes) == ({}, {}, {}, 0)
-    assert (half._copied, half._errors, half._requests) == ({}, {}, {})
+    assert (half._copied, half._errors, half._requests, half._audits) == ({}, {}, {}, {})
     assert workers.held == {}
     assert len(workers.sent) == len(set(workers.sent))
     assert free_blocks(e) == 599

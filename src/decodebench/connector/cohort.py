@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from decodebench.connector.findings import Findings
 from decodebench.connector.params import CohortParams
 
 
@@ -49,8 +50,14 @@ class Cohort:
     pages: list[int] = field(default_factory=list)  # pages written per group, summed over members
     released_step: int | None = None
     log_taken: bool = False
+    audit: Findings | None = None
     error: str | None = None
     aborted: int = 0  # members that left without finishing their output
+
+    def note_audit(self, found: Findings) -> None:
+        """What the audit of a member's fill found."""
+        self.audit = self.audit or Findings()
+        self.audit.merge(found)
 
     def note_filled(self, request_id: str, pages: tuple[int, ...]) -> None:
         """Every worker reported the member's fill: `pages` blocks per group."""

@@ -7,6 +7,7 @@ it wrote, per KV cache group, must equal what the plan of the blocks says. That 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from decodebench.connector.findings import Findings
 from decodebench.connector.metadata import JobReport, RequestFill
 
 
@@ -17,6 +18,7 @@ class Job:
     pages: dict[str, tuple[int, ...]]  # per request; several may name the same block
     owed: tuple[int, ...]  # distinct blocks
     reports: list[JobReport] = field(default_factory=list)
+    disturbed: bool = False  # requests ran while it was written
 
     def verdict(self) -> str | None:
         """What was wrong with the job, or None."""
@@ -38,6 +40,7 @@ class Filled:
     request_id: str
     pages: tuple[int, ...]
     error: str | None
+    audit: Findings | None
 
 
 class Ledger:
@@ -53,6 +56,11 @@ class Ledger:
 
     def order(self, request_id: str, fill: RequestFill) -> None:
         self._orders[request_id] = fill
+
+    def disturb(self) -> None:
+        """Requests run in the step that is being scheduled: they write pages while the jobs in flight do."""
+        for job in self._jobs.values():
+            job.disturbed = True
 
     def take_orders(self, step: int) -> dict[str, RequestFill]:
         """The fills to send to the workers with this step."""
@@ -73,7 +81,19 @@ class Ledger:
             return []
         del self._jobs[report.step]
         error = job.verdict()
-        return [Filled(request_id, pages, error) for request_id, pages in job.pages.items()]
+        return [
+            Filled(request_id, pages, error, findings(request_id, job))
+            for request_id, pages in job.pages.items()
+        ]
+
+
+def findings(request_id: str, job: Job) -> Findings | None:
+    """What the audit found of a request, over all workers; None if it was not audited."""
+    found = Findings()
+    for report in job.reports:
+        if report.audit is not None:
+            found.add(report.audit, request_id, job.disturbed)
+    return found if found.pages else None
 
 
 def owed_pages(fills: Iterable[RequestFill]) -> tuple[int, ...]:

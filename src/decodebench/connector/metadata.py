@@ -14,6 +14,7 @@ class RequestFill:
     writes: tuple[GroupWrites, ...]
     num_tokens: int  # external tokens: those the fill stands for
     sources: tuple[Sources, ...] = ()  # per group, of a fill from donors; empty: the server's numbers
+    audit: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,17 @@ def _all_ids(writes: GroupWrites) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
+class AuditReport:
+    """What one worker found when it read a job's fills back. Pages are one block of one layer's storage."""
+
+    checked: dict[str, tuple[int, ...]]  # request -> pages read back per group
+    wrong: dict[str, tuple[int, ...]]  # of those, pages with a byte that is not as intended
+    unowned: int  # pages outside of the job's blocks
+    changed: int  # of those, pages that are not as before the fill
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class JobReport:
     """One worker finished the fills that `step` ordered: the pages it wrote per KV cache group."""
 
@@ -64,6 +76,7 @@ class JobReport:
     rank: int
     pages: tuple[int, ...]
     error: str | None = None
+    audit: AuditReport | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ class RequestParams:
     donors: tuple[str, ...] = ()  # fill from these
     seed: int = 0  # which pages of which donors
     forget: tuple[str, ...] = ()
+    audit: bool = False  # prove what the fill wrote
     error: str | None = None
     given: bool = False  # whether the request named our key at all
 
@@ -81,7 +82,7 @@ class _Refused(Exception):
 
 
 def _parse(asked: Any) -> RequestParams:
-    table = _table("", asked, {"fill", "info", "cohort", "donor", "donors", "seed", "forget"})
+    table = _table("", asked, {"fill", "info", "cohort", "donor", "donors", "seed", "forget", "audit"})
     fill = _flag(".fill", table.get("fill", True))
     info = _flag(".info", table.get("info", False))
     forget = _ids(".forget", table["forget"]) if "forget" in table else ()
@@ -113,6 +114,7 @@ def _parse(asked: Any) -> RequestParams:
         donors=donors,
         seed=_seed(table.get("seed", 0)),
         forget=forget,
+        audit=_flag(".audit", table.get("audit", False)),
         given=True,
     )
 

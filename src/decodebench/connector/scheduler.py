@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from decodebench.connector.cohort import Answer, Cohort, Phase, StartLine
 from decodebench.connector.config import ConnectorConfig
 from decodebench.connector.donors import Donors, Unusable
+from decodebench.connector.findings import Findings
 from decodebench.connector.ledger import Filled, Ledger
 from decodebench.connector.limits import Limits
 from decodebench.connector.metadata import DecodeBenchConnectorMetadata, RequestFill, WorkerReport
@@ -68,6 +69,7 @@ class SchedulerHalf:
         self._requests: dict[str, RequestParams] = {}
         self._errors: dict[str, str] = {}
         self._copied: dict[str, tuple[int, ...]] = {}  # pages per group that come from donors
+        self._audits: dict[str, Findings] = {}  # of requests without a cohort
         self._offers: dict[
             str, tuple[int, bool]
         ] = {}  # asked, not yet allocated: (local tokens, asynchronous)
@@ -159,9 +161,9 @@ class SchedulerHalf:
         writes = [GroupWrites()] * len(self._limits.shapes)
         for group in self._transfer_groups:
             writes[group] = select(self._limits.shapes[group], block_ids[group], local, local + external)
-        fill = self._with_content(
-            request_id, RequestFill(tuple(writes), external), block_ids, local + external
-        )
+        audit = self._requests[request_id].audit or self._config.audit
+        fill = RequestFill(tuple(writes), external, audit=audit)
+        fill = self._with_content(request_id, fill, block_ids, local + external)
         self._ledger.order(request_id, fill)
 
     def build_meta(self, output: "SchedulerOutput") -> DecodeBenchConnectorMetadata:
@@ -171,6 +173,8 @@ class SchedulerHalf:
         self._step += 1
         if self._line.has_expiring:
             self._line.expire(now)
+        if output.total_num_scheduled_tokens:
+            self._ledger.disturb()
         orders = self._ledger.take_orders(step)
         releases = self._releases(step) if self._filled or self._line.prefilling else ()
         copies, drops = self._donors.take_orders()
@@ -209,6 +213,8 @@ class SchedulerHalf:
                 self._errors.setdefault(request_id, refusal)
         if (copied := self._copied.pop(request_id, None)) is not None:
             answer["donor_pages"] = list(copied)
+        if (found := self._audits.pop(request_id, None)) is not None:
+            answer["audit"] = found.describe()
         cohort = self._line.cohort_of(request_id)
         error = self._errors.pop(request_id, None) or (cohort.error if cohort else None)
         if error is not None:
@@ -271,7 +277,7 @@ class SchedulerHalf:
             self._errors[request_id] = f"filled with the server's numbers: {reason}"
             return fill
         self._copied[request_id] = tuple(len(each.pages) for each in sources)
-        return RequestFill(writes, fill.num_tokens, sources)
+        return replace(fill, writes=writes, sources=sources)
 
     def _unsalted(self, request: "Request") -> str | None:
         """Why an unsalted request may not be filled, or None; warns once where the owner allows it."""
@@ -310,11 +316,25 @@ class SchedulerHalf:
                 self._line.fail(cohort, f"cohort {cohort.params.id!r}: {filled.error}")
             elif request_id in self._requests:
                 self._errors[request_id] = filled.error
+        if filled.audit is not None:
+            self._note_audit(request_id, cohort, filled.audit)
         if request_id not in self._loading:
             return
         self._filled.add(request_id)
         if cohort is not None and cohort.phase is Phase.ADMITTING:
             cohort.note_filled(request_id, filled.pages)
+
+    def _note_audit(self, request_id: str, cohort: Cohort | None, found: Findings) -> None:
+        if cohort is not None:
+            cohort.note_audit(found)
+        elif request_id in self._requests:
+            self._audits[request_id] = found
+        if found.error is not None:
+            self._warn(f"DecodeBenchConnector: {found.error}")
+            if cohort is not None:
+                self._line.fail(cohort, f"cohort {cohort.params.id!r}: {found.error}")
+            elif request_id in self._requests:
+                self._errors[request_id] = found.error
 
     def _row(self, step: int, now: int, output: "SchedulerOutput") -> list[int]:
         """The step's line of the log, in the order of STEP_COLUMNS."""
@@ -364,6 +384,7 @@ class SchedulerHalf:
             "workers": self._num_workers,
             "local_tokens": cohort.local_tokens,
             "aborted": cohort.aborted,
+            **({"audit": cohort.audit.describe()} if cohort.audit is not None else {}),
         }
 
     def _carries_log(self, request_id: str, cohort: Cohort) -> bool:

@@ -12,13 +12,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from decodebench.connector.config import ConnectorConfig
+from decodebench.connector.filling import Filler, Outcome
 from decodebench.connector.layout import group_shape, layer_specs, page_content
 from decodebench.connector.metadata import (
     DecodeBenchConnectorMetadata,
     DonorCopy,
     JobReport,
     KeepReport,
-    RequestFill,
     WorkerReport,
 )
 from decodebench.fill import (
@@ -68,7 +68,8 @@ class WorkerHalf:
         self._content = _content(config)
         self._groups: dict[int, GroupPages] = {}
         self._bank = DonorBank(self._groups)
-        self._executor: Executor[tuple[int, ...]] | None = None
+        self._filler = Filler(self._groups, len(kv_cache_config.kv_cache_groups), self._content, self._bank)
+        self._executor: Executor[Outcome] | None = None
         self._step = -1
         self._released: set[str] = set()
         self._jobs: list[JobReport] = []
@@ -113,10 +114,9 @@ class WorkerHalf:
         for donor in metadata.drops:
             self._submit(donor, partial(self._drop, donor))
         for copy in metadata.copies:
-            self._submit(copy, partial(self._bank.keep, copy.donor, copy.blocks))
+            self._submit(copy, partial(self._keep, copy))
         if metadata.fills:
-            fills = list(metadata.fills.values())
-            self._submit(_FillJob(metadata.step), partial(self._write, fills))
+            self._submit(_FillJob(metadata.step), partial(self._filler.run, metadata.fills))
 
     def take_finished(self) -> tuple[set[str] | None, set[str] | None]:
         """Requests to name as sent and as received in this step: each exactly once."""
@@ -138,13 +138,16 @@ class WorkerHalf:
         except TimeoutError as error:
             logger.warning("DecodeBenchConnector: %s", error)
 
-    def _submit(self, key: "_FillJob | DonorCopy | int", job: Callable[[], tuple[int, ...]]) -> None:
+    def _submit(self, key: "_FillJob | DonorCopy | int", job: Callable[[], Outcome]) -> None:
         assert self._executor is not None, "a fill was ordered before the KV caches were registered"
         self._executor.submit(key, job)
 
-    def _drop(self, donor: int) -> tuple[int, ...]:
+    def _keep(self, copy: DonorCopy) -> Outcome:
+        return Outcome(self._bank.keep(copy.donor, copy.blocks))
+
+    def _drop(self, donor: int) -> Outcome:
         self._bank.drop(donor)
-        return ()
+        return Outcome(())
 
     def _collect(self) -> set[str]:
         """Take note of the jobs that have ended; the requests whose blocks are copied."""
@@ -157,39 +160,17 @@ class WorkerHalf:
                 self._kept.append(self._keep_report(key.donor, outcome))
         return sent
 
-    def _write(self, fills: list[RequestFill]) -> tuple[int, ...]:
-        """Write one step's fills; the blocks written per KV cache group."""
-        numbers = [fill for fill in fills if not fill.sources]
-        copied = [fill for fill in fills if fill.sources]
-        return tuple(
-            self._write_group(group, numbers, copied)
-            for group in range(len(self._kv_cache_config.kv_cache_groups))
-        )
-
-    def _write_group(self, group: int, numbers: list[RequestFill], copied: list[RequestFill]) -> int:
-        writes = [fill.writes[group] for fill in numbers]
-        copies = [(fill.writes[group], fill.sources[group]) for fill in copied]
-        blocks = 0
-        if any(each.num_blocks for each in writes):
-            pages = self._groups[group]
-            blocks += pages.write(self._content, pages.prepare(writes)).pages // len(pages.pages)
-        if any(each.num_blocks for each, _ in copies):
-            prepared = self._bank.prepare(group, copies)
-            self._bank.write(group, prepared)
-            blocks += prepared.num_blocks
-        return blocks
-
-    def _job_report(self, step: int, outcome: tuple[int, ...] | Exception) -> JobReport:
+    def _job_report(self, step: int, outcome: Outcome | Exception) -> JobReport:
         if isinstance(outcome, Exception):
             logger.error("DecodeBenchConnector: the fill of step %d failed", step, exc_info=outcome)
             return JobReport(step, self._rank, (), f"{type(outcome).__name__}: {outcome}")
-        return JobReport(step, self._rank, outcome)
+        return JobReport(step, self._rank, outcome.blocks, audit=outcome.audit)
 
-    def _keep_report(self, donor: int, outcome: tuple[int, ...] | Exception) -> KeepReport:
+    def _keep_report(self, donor: int, outcome: Outcome | Exception) -> KeepReport:
         if isinstance(outcome, Exception):
             logger.error("DecodeBenchConnector: copying donor %d failed", donor, exc_info=outcome)
             return KeepReport(donor, self._rank, (), f"{type(outcome).__name__}: {outcome}")
-        return KeepReport(donor, self._rank, outcome)
+        return KeepReport(donor, self._rank, outcome.blocks)
 
 
 @dataclass(frozen=True, slots=True)
