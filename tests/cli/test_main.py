@@ -116,3 +116,14 @@ def test_a_reader_that_goes_away_ends_us_quietly():
     program = f"{sys.executable} -m decodebench.cli.main serve --help | true"
     done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, timeout=120)
     assert "Traceback" not in done.stderr
+
+
+def test_a_dry_run_imports_neither_torch_nor_vllm():
+    """vLLM's import costs seconds and prints warnings into our progress."""
+    code = (
+        "import sys\nfrom decodebench.cli.main import main\n"
+        "main(['run', '--dry-run', '--batch-size', '1', '--context-len', '1k'])\n"
+        "sys.exit(bool({'torch', 'vllm'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr

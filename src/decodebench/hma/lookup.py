@@ -30,6 +30,8 @@ def look_up(config: ConnectorConfig, version: Version, allow_import: bool) -> Co
 
 
 def _out_of_tree(module: str, name: str, allow_import: bool) -> ConnectorClass | Unknown:
+    if (module, name) == OURS and not allow_import:
+        return OUR_CLASS  # asking the loaded package for it would import torch and vLLM
     loaded = sys.modules.get(module)
     if loaded is None and allow_import:
         try:
@@ -38,7 +40,7 @@ def _out_of_tree(module: str, name: str, allow_import: bool) -> ConnectorClass |
             return Unknown(f"importing {module!r} failed: {type(error).__name__}: {error}")
     if loaded is not None:
         return _from_module(loaded, module, name)
-    found = OUR_CLASS if (module, name) == OURS else read_class(module, name)
+    found = read_class(module, name)
     if isinstance(found, Unknown):
         return Unknown(f"{found.reason}; importing it was not allowed")
     return found
