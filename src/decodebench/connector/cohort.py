@@ -17,9 +17,16 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import Any
 
 from decodebench.connector.findings import Findings
 from decodebench.connector.params import CohortParams
+
+ADMITTED_WITHOUT_FILL = (
+    "cohort {!r}: the engine admitted a member without taking our fill (prompt_logprobs, a streaming-input "
+    "continuation, or another connector of a MultiConnector that goes first); send plain requests and list this "
+    "connector first"
+)
 
 
 class Phase(Enum):
@@ -64,6 +71,26 @@ class Cohort:
         self.filled.add(request_id)
         before = self.pages or [0] * len(pages)
         self.pages = [old + new for old, new in zip(before, pages, strict=True)]
+
+    def take_log(self, request_id: str) -> bool:
+        """Whether this member's response carries the step log: the first that finishes does, once."""
+        if self.phase is not Phase.RELEASED or self.log_taken or next(iter(self.members)) != request_id:
+            return False
+        self.log_taken = True
+        return True
+
+    def describe(self) -> dict[str, Any]:
+        """The cohort as a member's response tells it."""
+        return {
+            "id": self.params.id,
+            "size": self.params.size,
+            "released_step": self.released_step,
+            "filled": len(self.filled),
+            "pages": self.pages,
+            "local_tokens": self.local_tokens,
+            "aborted": self.aborted,
+            **({"audit": self.audit.describe()} if self.audit is not None else {}),
+        }
 
     @property
     def complete(self) -> bool:

@@ -46,6 +46,9 @@ class RequestParams:
     seed: int = 0  # which pages of which donors
     forget: tuple[str, ...] = ()
     audit: bool = False  # prove what the fill wrote
+    unfillable: str | None = (
+        None  # why the donors it names cannot fill it (of the server, not of the request)
+    )
     error: str | None = None
     given: bool = False  # whether the request named our key at all
 

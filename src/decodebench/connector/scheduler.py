@@ -9,15 +9,16 @@ from dataclasses import replace
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
-from decodebench.connector.cohort import Answer, Cohort, Phase, StartLine
+from decodebench.connector.cohort import ADMITTED_WITHOUT_FILL, Answer, Phase, StartLine
 from decodebench.connector.config import ConnectorConfig
 from decodebench.connector.donors import Donors, Unusable
 from decodebench.connector.findings import Findings
+from decodebench.connector.intake import Intake
 from decodebench.connector.ledger import Filled, Ledger
 from decodebench.connector.limits import Limits
 from decodebench.connector.metadata import DecodeBenchConnectorMetadata, RequestFill, WorkerReport
 from decodebench.connector.params import KEY, RequestParams
-from decodebench.connector.steplog import Composition, StepLog, contexts
+from decodebench.connector.steplog import Composition, StepLog
 from decodebench.kv.blocks import select
 from decodebench.kv.writes import GroupWrites
 
@@ -58,10 +59,10 @@ class SchedulerHalf:
         self._limits = limits
         self._num_workers = num_workers
         self._log = log
-        self._salt_matters = salt_matters
         self._donors = donors
         self._info = info
         self._warn = warn
+        self._intake = Intake(config.require_salt, salt_matters, donors, warn)
         self._ledger = Ledger(num_workers)
         self._line = StartLine(limits.misfit, self._has_room, self._has_content)
         self._composition = Composition()
@@ -70,17 +71,11 @@ class SchedulerHalf:
         self._errors: dict[str, str] = {}
         self._copied: dict[str, tuple[int, ...]] = {}  # pages per group that come from donors
         self._audits: dict[str, Findings] = {}  # of requests without a cohort
-        self._offers: dict[
-            str, tuple[int, bool]
-        ] = {}  # asked, not yet allocated: (local tokens, asynchronous)
+        self._offers: dict[str, tuple[int, bool]] = {}  # answered, not yet allocated: (local, asynchronous)
         self._loading: set[str] = set()  # asynchronous fills that must be reported as received exactly once
         self._filled: set[str] = set()  # of those, filled on every worker and not yet released
-        self._steady: set[str] = (
-            set()
-        )  # the requests of the last step that only decoded members of the cohort
         self._step = 0
         self._gated = 0
-        self._warned_unsalted = False
 
     def bind_pool(self, free_blocks: Callable[[], int]) -> None:
         self._free_blocks = free_blocks
@@ -88,24 +83,14 @@ class SchedulerHalf:
     def new_request(self, request: "Request") -> None:
         """A request has arrived at the engine, before its first admission scan."""
         request_id = request.request_id
-        params = RequestParams.parse(request.kv_transfer_params)
-        error = params.error
-        if params.fill and (refusal := self._unsalted(request)) is not None:
-            params, error = replace(params, fill=False, cohort=None, donors=()), refusal
-        if params.forget:
-            error = self._donors.forget(params.forget) or error
-        if params.donor is not None and (refusal := self._refused_donor(request, params.donor)) is not None:
-            params, error = replace(params, donor=None), refusal
-        missing = self._donors.missing(params.donors)
-        if missing is not None:
-            params, error = replace(params, donors=()), f"filled with the server's numbers: {missing}"
+        params, error = self._intake.read(request)
         self._requests[request_id] = params
         self._composition.add(request_id, request.num_prompt_tokens)
         if params.cohort is not None:
             end = min(request.num_tokens + request.max_tokens, self._limits.max_model_len)
             error = self._line.arrive(request_id, params.cohort, end, monotonic_ns()) or error
-            if missing is not None and (cohort := self._line.cohort_of(request_id)) is not None:
-                self._line.fail(cohort, f"cohort {cohort.params.id!r}: {missing}")
+            if params.unfillable is not None and self._line.cohort_of(request_id) is not None:
+                self._spoil(request_id, params.unfillable)
         if error is not None:
             self._errors[request_id] = error
 
@@ -151,7 +136,7 @@ class SchedulerHalf:
                 if request_id not in cohort.held:
                     self._line.run_prefill(request_id, offer[0] if offer else 0)
             elif cohort is not None and request_id not in cohort.held:
-                self._line.fail(cohort, _ADMITTED_WITHOUT_FILL.format(cohort.params.id))
+                self._line.fail(cohort, ADMITTED_WITHOUT_FILL.format(cohort.params.id))
             return
         local, asynchronous = offer
         if asynchronous:
@@ -180,7 +165,11 @@ class SchedulerHalf:
         copies, drops = self._donors.take_orders()
         meta = DecodeBenchConnectorMetadata(step, orders, releases, drops, copies)
         if self._log.wanted:
-            self._log.scheduled(self._row(step, now, output))
+            cohort = self._line.active
+            members = cohort.members if cohort is not None else ()
+            self._log.scheduled(
+                self._composition.row(step, now, output, members, self._ledger.in_flight, self._gated)
+            )
         self._gated = 0
         return meta
 
@@ -222,11 +211,10 @@ class SchedulerHalf:
         if params is not None and params.info:
             answer["info"] = self._info() | {"donor_bank": self._donors.describe()}
         if cohort is not None and not aborted:
-            answer["cohort"] = self._describe(cohort)
-            if cohort.phase is Phase.RELEASED and self._carries_log(request_id, cohort):
+            answer["cohort"] = cohort.describe() | {"workers": self._num_workers}
+            if cohort.take_log(request_id):
                 answer["steps"] = self._log.take()
         self._line.leave(request_id, aborted)
-        self._steady = set()
         if self._line.active is None:
             self._log.stop()
         self._offers.pop(request_id, None)
@@ -251,47 +239,23 @@ class SchedulerHalf:
 
     def _has_content(self, members: Iterable[str]) -> bool:
         """Whether no member waits for a donor that is on its way."""
-        return not any(
-            self._donors.on_their_way(self._requests[member].donors)
-            for member in members
-            if member in self._requests
-        )
-
-    def _refused_donor(self, request: "Request", donor_id: str) -> str | None:
-        if request.max_tokens != 1:
-            return f"not kept: a donor ends by its prompt; send max_tokens 1, got {request.max_tokens}"
-        return self._donors.ask(donor_id, request.request_id)
+        asked = (self._requests[member] for member in members if member in self._requests)
+        return not any(self._donors.on_their_way(params.donors) for params in asked)
 
     def _with_content(
         self, request_id: str, fill: RequestFill, block_ids: tuple[list[int], ...], total: int
     ) -> RequestFill:
-        """The fill from the donors that the request names; from none, or where that cannot be, as it is."""
+        """The fill from the donors that the request names; where that cannot be, as it is."""
         params = self._requests[request_id]
         if not params.donors:
             return fill
         try:
             writes, sources = self._donors.plan(params.donors, params.seed, block_ids, fill.writes, total)
         except Unusable as reason:
-            if (cohort := self._line.cohort_of(request_id)) is not None:
-                self._line.fail(cohort, f"cohort {cohort.params.id!r}: {reason}")
-            self._errors[request_id] = f"filled with the server's numbers: {reason}"
+            self._spoil(request_id, f"filled with the server's numbers: {reason}")
             return fill
         self._copied[request_id] = tuple(len(each.pages) for each in sources)
         return replace(fill, writes=writes, sources=sources)
-
-    def _unsalted(self, request: "Request") -> str | None:
-        """Why an unsalted request may not be filled, or None; warns once where the owner allows it."""
-        if not self._salt_matters or request.cache_salt:
-            return None
-        if self._config.require_salt:
-            return "not filled: this server requires a cache_salt for filled requests (require_salt)"
-        if not self._warned_unsalted:
-            self._warned_unsalted = True
-            self._warn(
-                "DecodeBenchConnector: prefix caching is on and a filled request has no cache_salt: later requests "
-                "with the same prompt will decode on made-up KV. Set cache_salt, or require_salt to refuse such fills."
-            )
-        return None
 
     def _releases(self, step: int) -> tuple[str, ...]:
         """Filled requests to let run: a whole cohort at once, everybody else as soon as filled."""
@@ -310,92 +274,23 @@ class SchedulerHalf:
     def _note_filled(self, filled: Filled) -> None:
         request_id = filled.request_id
         cohort = self._line.cohort_of(request_id)
-        if filled.error is not None:
-            self._warn(f"DecodeBenchConnector: {filled.error}")
-            if cohort is not None:
-                self._line.fail(cohort, f"cohort {cohort.params.id!r}: {filled.error}")
-            elif request_id in self._requests:
-                self._errors[request_id] = filled.error
-        if filled.audit is not None:
-            self._note_audit(request_id, cohort, filled.audit)
+        if filled.audit is not None and cohort is not None:
+            cohort.note_audit(filled.audit)
+        elif filled.audit is not None and request_id in self._requests:
+            self._audits[request_id] = filled.audit
+        for error in (filled.error, filled.audit.error if filled.audit is not None else None):
+            if error is not None:
+                self._warn(f"DecodeBenchConnector: {error}")
+                self._spoil(request_id, error)
         if request_id not in self._loading:
             return
         self._filled.add(request_id)
         if cohort is not None and cohort.phase is Phase.ADMITTING:
             cohort.note_filled(request_id, filled.pages)
 
-    def _note_audit(self, request_id: str, cohort: Cohort | None, found: Findings) -> None:
-        if cohort is not None:
-            cohort.note_audit(found)
+    def _spoil(self, request_id: str, reason: str) -> None:
+        """A request does not have the content it asked for: breaks its cohort, or is told in its response."""
+        if (cohort := self._line.cohort_of(request_id)) is not None:
+            self._line.fail(cohort, f"cohort {cohort.params.id!r}: {reason}")
         elif request_id in self._requests:
-            self._audits[request_id] = found
-        if found.error is not None:
-            self._warn(f"DecodeBenchConnector: {found.error}")
-            if cohort is not None:
-                self._line.fail(cohort, f"cohort {cohort.params.id!r}: {found.error}")
-            elif request_id in self._requests:
-                self._errors[request_id] = found.error
-
-    def _row(self, step: int, now: int, output: "SchedulerOutput") -> list[int]:
-        """The step's line of the log, in the order of STEP_COLUMNS."""
-        scheduled = output.num_scheduled_tokens
-        prefill, foreign = self._classify(output)
-        return [
-            step,
-            now,
-            0,
-            len(scheduled),
-            output.total_num_scheduled_tokens - prefill,
-            prefill,
-            foreign,
-            len(output.preempted_req_ids or ()),
-            self._ledger.in_flight,
-            self._gated,
-            *contexts(output),
-        ]
-
-    def _classify(self, output: "SchedulerOutput") -> tuple[int, int]:
-        """Prefill tokens, and requests outside the measured cohort, of one step.
-
-        A step of the requests that made the last pure decode step of the cohort is another one: one subset test, no
-        new set. That is every step of a window, and it is what keeps the hook cheap at large batches.
-        """
-        scheduled = output.num_scheduled_tokens
-        if (
-            self._steady
-            and len(scheduled) == len(self._steady)
-            and not output.preempted_req_ids
-            and self._steady.issuperset(scheduled)
-        ):
-            return 0, 0
-        prefill = self._composition.prefill_tokens(output)
-        cohort = self._line.active
-        foreign = len(scheduled.keys() - cohort.members.keys()) if cohort is not None else len(scheduled)
-        self._steady = set() if prefill or foreign else set(scheduled)
-        return prefill, foreign
-
-    def _describe(self, cohort: Cohort) -> dict[str, Any]:
-        return {
-            "id": cohort.params.id,
-            "size": cohort.params.size,
-            "released_step": cohort.released_step,
-            "filled": len(cohort.filled),
-            "pages": cohort.pages,
-            "workers": self._num_workers,
-            "local_tokens": cohort.local_tokens,
-            "aborted": cohort.aborted,
-            **({"audit": cohort.audit.describe()} if cohort.audit is not None else {}),
-        }
-
-    def _carries_log(self, request_id: str, cohort: Cohort) -> bool:
-        if cohort.log_taken or next(iter(cohort.members)) != request_id:
-            return False
-        cohort.log_taken = True
-        return True
-
-
-_ADMITTED_WITHOUT_FILL = (
-    "cohort {!r}: the engine admitted a member without taking our fill (prompt_logprobs, a streaming-input "
-    "continuation, or another connector of a MultiConnector that goes first); send plain requests and list this "
-    "connector first"
-)
+            self._errors[request_id] = reason

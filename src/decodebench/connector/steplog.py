@@ -8,6 +8,7 @@ Python loop over requests.
 """
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -31,6 +32,7 @@ class Composition:
     def __init__(self) -> None:
         self._prompt_len: dict[str, int] = {}
         self._decoding: set[str] = set()
+        self._steady: set[str] = set()  # of the last step that only decoded members of the cohort
 
     def add(self, request_id: str, prompt_len: int) -> None:
         self._prompt_len[request_id] = prompt_len
@@ -38,6 +40,52 @@ class Composition:
     def remove(self, request_id: str) -> None:
         self._prompt_len.pop(request_id, None)
         self._decoding.discard(request_id)
+        self._steady = set()
+
+    def row(
+        self,
+        step: int,
+        now_ns: int,
+        output: "SchedulerOutput",
+        members: Collection[str],
+        fills_in_flight: int,
+        gated: int,
+    ) -> list[int]:
+        """A step's line of the log, in the order of STEP_COLUMNS; `members` are those of the measured cohort."""
+        scheduled = output.num_scheduled_tokens
+        prefill, foreign = self._classify(output, members)
+        return [
+            step,
+            now_ns,
+            0,
+            len(scheduled),
+            output.total_num_scheduled_tokens - prefill,
+            prefill,
+            foreign,
+            len(output.preempted_req_ids or ()),
+            fills_in_flight,
+            gated,
+            *contexts(output),
+        ]
+
+    def _classify(self, output: "SchedulerOutput", members: Collection[str]) -> tuple[int, int]:
+        """Prefill tokens, and requests outside of `members`, of one step.
+
+        A step of the requests that made the last pure decode step of the cohort is another one: one subset test, no
+        new set. That is every step of a window, and it is what keeps the hook cheap at large batches.
+        """
+        scheduled = output.num_scheduled_tokens
+        if (
+            self._steady
+            and len(scheduled) == len(self._steady)
+            and not output.preempted_req_ids
+            and self._steady.issuperset(scheduled)
+        ):
+            return 0, 0
+        prefill = self.prefill_tokens(output)
+        foreign = sum(request_id not in members for request_id in scheduled)
+        self._steady = set() if prefill or foreign else set(scheduled)
+        return prefill, foreign
 
     def prefill_tokens(self, output: "SchedulerOutput") -> int:
         scheduled = output.num_scheduled_tokens
