@@ -249,7 +249,8 @@ def test_after_a_preemption_it_goes_on_as_really_prefilled(server):
 
     In a crowd no two runs round alike, so tokens part ways. But whatever a request put out, a real prefill of prompt
     and output must find each token about as likely: the mean difference of logprobs stays within the rounding of
-    prefill against decode kernels. With another prompt's donor it does not.
+    prefill against decode kernels. With another prompt's donor it is several times as much (a state forgets a prompt
+    over the output, so not always beyond what rounding may be).
     """
     count = 20 * OUTPUT
 
@@ -264,7 +265,8 @@ def test_after_a_preemption_it_goes_on_as_really_prefilled(server):
             assert await api.metric("vllm:num_preemptions_total") > before, "the pool was never too small"
             apart.append(max([await donors.apart(this.prompt, reply) for reply in replies[-4:]]))
             await donors.forget(donor)
-        assert apart[0] < ROUNDING < apart[1], apart
+        assert apart[0] < ROUNDING, apart
+        assert 3 * apart[0] < apart[1], apart
 
     talk(server, case)
 
