@@ -19,7 +19,6 @@ from decodebench.engine.cpu_shims import (  # noqa: E402
     mamba2_prefill_checkpoint,
 )
 
-
 COMBINED = "vllm.model_executor.layers.mamba.ops.ssd_combined"
 
 
