@@ -32,7 +32,8 @@ class Composition:
     def __init__(self) -> None:
         self._prompt_len: dict[str, int] = {}
         self._decoding: set[str] = set()
-        self._steady: set[str] = set()  # of the last step that only decoded members of the cohort
+        self._steady: list[str] = []  # of the last step that only decoded members of the cohort, in its order
+        self._contexts = (0, 0, 0)  # of the last step
 
     def add(self, request_id: str, prompt_len: int) -> None:
         self._prompt_len[request_id] = prompt_len
@@ -40,7 +41,7 @@ class Composition:
     def remove(self, request_id: str) -> None:
         self._prompt_len.pop(request_id, None)
         self._decoding.discard(request_id)
-        self._steady = set()
+        self._steady = []
 
     def row(
         self,
@@ -53,7 +54,13 @@ class Composition:
     ) -> list[int]:
         """A step's line of the log, in the order of STEP_COLUMNS; `members` are those of the measured cohort."""
         scheduled = output.num_scheduled_tokens
-        prefill, foreign = self._classify(output, members)
+        if self._goes_on(output):
+            prefill = foreign = 0
+            total, least, most = self._contexts
+            self._contexts = (total + len(scheduled), least + 1, most + 1)
+        else:
+            prefill, foreign = self._classify(output, members)
+            self._contexts = contexts(output)
         return [
             step,
             now_ns,
@@ -65,26 +72,34 @@ class Composition:
             len(output.preempted_req_ids or ()),
             fills_in_flight,
             gated,
-            *contexts(output),
+            *self._contexts,
         ]
 
-    def _classify(self, output: "SchedulerOutput", members: Collection[str]) -> tuple[int, int]:
-        """Prefill tokens, and requests outside of `members`, of one step.
+    def _goes_on(self, output: "SchedulerOutput") -> bool:
+        """Whether this step decodes one token of the same requests as the last one, which were the cohort's.
 
-        A step of the requests that made the last pure decode step of the cohort is another one: one subset test, no
-        new set. That is every step of a window, and it is what keeps the hook cheap at large batches.
+        That is every step of a window, and what keeps the hook cheap at large batches: the engine keeps its running
+        requests in order, and comparing two lists of the same string objects reads none of the strings. A request that
+        had one token scheduled reads one more in the next step, so the contexts need not be read either.
         """
-        scheduled = output.num_scheduled_tokens
-        if (
-            self._steady
-            and len(scheduled) == len(self._steady)
+        cached = output.scheduled_cached_reqs
+        return (
+            bool(self._steady)
+            and not output.scheduled_new_reqs
             and not output.preempted_req_ids
-            and self._steady.issuperset(scheduled)
-        ):
-            return 0, 0
+            and output.total_num_scheduled_tokens == len(self._steady)
+            and cached.req_ids == self._steady
+        )
+
+    def _classify(self, output: "SchedulerOutput", members: Collection[str]) -> tuple[int, int]:
+        """Prefill tokens, and requests outside of `members`, of one step."""
+        scheduled = output.num_scheduled_tokens
         prefill = self.prefill_tokens(output)
         foreign = sum(request_id not in members for request_id in scheduled)
-        self._steady = set() if prefill or foreign else set(scheduled)
+        pure = not prefill and not foreign and output.total_num_scheduled_tokens == len(scheduled)
+        self._steady = (
+            list(output.scheduled_cached_reqs.req_ids) if pure and not output.scheduled_new_reqs else []
+        )
         return prefill, foreign
 
     def prefill_tokens(self, output: "SchedulerOutput") -> int:
