@@ -31,7 +31,7 @@ DEFAULT = {("tiny-gemma3", "on"), ("tiny-granite", "on")}
 ROUNDING = (
     0.2  # mean difference of logprobs between prefill and decode kernels, at most; bf16, logprobs around -5
 )
-SMALL = {"tiny-deepseek-v4": ("64M", "1100")}
+SMALL = {"tiny-deepseek-v4": ("64M", "1100"), "small-moe": ("512M", "2048"), "small-hybrid": ("512M", "2048")}
 """Memory of the pool and longest context, where 16M and 2,048 are not right."""
 
 
