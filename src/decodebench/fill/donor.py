@@ -6,8 +6,8 @@ A block that the request fills only up to some token takes the whole page too: w
 tokens, or as clean as the engine left the donor's own last page. Only a block whose first tokens are computed here
 already is copied by rows, for which `PageLayout` has the geometry.
 
-NOTE: rows are not always where a shape puts them: vLLM's CPU attention keeps the keys of a block in an order of its own
-(0.32; found by self-donor equality, which failed for cut blocks copied by rows).
+NOTE: rows are not always where a shape puts them: vLLM's CPU attention keeps the keys of a block transposed (0.32,
+`cpu_attn_reshape_and_cache`); self-donor equality failed for cut blocks that were copied by rows.
 
 Speed: neighbouring blocks that take neighbouring pages are one slice copy per layer; neighbouring blocks that take any
 pages are one gather into place; what is left goes through a staging buffer. There is no loop over single pages.
