@@ -290,7 +290,11 @@ def test_churn_of_donors_and_fills_leaves_no_state(engine, in_flight):
         elif kind == 1:
             alive += e.cohort(f"c{turn}", size=2, prompt_len=90, max_tokens=3, asked={"donors": [name]})
         elif kind == 2:
-            alive.append(e.add(decodebench={"donors": [name], "seed": turn, "audit": True}, prompt_len=150, max_tokens=3))
+            alive.append(
+                e.add(
+                    decodebench={"donors": [name], "seed": turn, "audit": True}, prompt_len=150, max_tokens=3
+                )
+            )
         else:
             alive.append(e.add(decodebench={"forget": [name], "fill": False}, prompt_len=9, max_tokens=1))
         for _ in range(draw.randrange(4)):
