@@ -57,7 +57,8 @@ def _devices(devices: tuple[str, ...]) -> str:
 
 
 def _interval(points: tuple[Point, ...]) -> Iterator[str]:
-    for scope in sorted({point.interval for point in points if (point.interval or "").startswith("within")}):
+    scopes = {point.interval or "" for point in points}
+    for scope in sorted(each for each in scopes if each.startswith("within")):
         yield f"Intervals: {scope}; another start of the server may differ by more (--launches 3 and more tell)."
 
 
