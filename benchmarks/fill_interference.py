@@ -106,6 +106,13 @@ def upper_bound(values, level=0.95, draws=2000):
     return medians[int(level * draws)]
 
 
+def by_step(fills):
+    """What each step from the arrival on took beyond the usual, over the fills that had that many steps."""
+    usual = statistics.mode(len(steps) for steps in fills)
+    columns = zip(*(steps for steps in fills if len(steps) == usual), strict=True)
+    return [round(statistics.median(column) / 1e6, 2) for column in columns]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--fills", type=int, default=300)
@@ -147,6 +154,7 @@ def main():
     for row in rows:
         print(row)
     ratio = rows[0]["upper_bound_ms"] / rows[1]["added_ms_median"]
+    print("ours, step by step (median ms):", by_step(found["ours"]))
     print(f"decode step of the four: {decode / 1e6:.1f} ms more than usual")
     print(f"upper bound of ours / median of the in-tree connector: {ratio:.2f} (target: at most 0.25)")
     print(json.dumps({"benchmark": "fill_interference", "model": args.model, "rows": rows, "ratio": ratio}))
