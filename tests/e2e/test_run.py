@@ -66,6 +66,8 @@ def test_a_point_that_does_not_fit_is_told_and_never_run(finished):
     assert point["reason"] == "65 requests, but max_num_seqs is 64"
     assert point["repeat_details"] == []
     assert "max_num_seqs is 64" in finished.stdout
+    told, started = finished.stderr.index("batch 65"), finished.stderr.index("waiting for vLLM")
+    assert told < started, "what the plan knows is told before a server is started"
 
 
 def test_nothing_of_a_finished_run_is_left_running(finished):

@@ -39,7 +39,7 @@ def measure(request: RunRequest) -> int:
             return exit_code(earlier)
         progress = stack.enter_context(Progress(sys.stderr))
         run_log = _run_log(store.run_log, stack)
-        for warning in command.warnings if command else ():
+        for warning in (*command.warnings, *_misfits(request, command)) if command else ():
             progress.note(f"warning: {warning}")
         progress.note(f"results go to {store.directory}")
         progress.show(Moment("measuring the noise of this machine"))
@@ -62,6 +62,17 @@ def measure(request: RunRequest) -> int:
             stack.close()
             show(runner.document, request.json)
     return exit_code(runner.document)
+
+
+def _misfits(request: RunRequest, command: EngineCommand) -> list[str]:
+    """The points that the plan knows cannot fit, told before the server is started (which has the last word)."""
+    from decodebench.bench.forecast import forecast
+
+    try:
+        points = forecast(command, request.points, request.settings).points
+    except UserError:
+        return []  # the planner does not know this model
+    return [f"{point.point} will not be run: {point.reason}" for point in points if point.fits is False]
 
 
 def _command(request: RunRequest) -> tuple[EngineCommand, str | None]:
