@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import aiohttp
 
+from decodebench.bench.activity import read_activity
 from decodebench.bench.client import (
     Answer,
     CohortRequest,
     completion_fields,
-    read_activity,
     said_by_connector,
 )
 from decodebench.bench.outcome import Outcome

@@ -6,7 +6,6 @@ only notices when nothing happens any more.
 """
 
 import asyncio
-import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import aiohttp
 
+from decodebench.bench.activity import Activity, read_activity
 from decodebench.bench.alive import require_alive
 from decodebench.bench.window_plan import WindowPlan
 from decodebench.connector.params import KEY
@@ -75,19 +75,6 @@ class Answer:
     completion_tokens: int
     said: Mapping[str, Any]
     tokens: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Activity:
-    """The server's own counters, summed over its ranks."""
-
-    running: int
-    waiting: int
-    filling: int
-    tokens: int
-
-    def __str__(self) -> str:
-        return f"{self.running} requests running, {self.waiting} waiting, {self.filling} of them being filled"
 
 
 class Client:
@@ -277,15 +264,6 @@ async def _pieces(body: Iterator[bytes]) -> AsyncIterator[bytes]:
         yield piece
 
 
-_COUNTERS = {
-    "vllm:num_requests_running": "running",
-    "vllm:num_requests_waiting": "waiting",
-    "vllm:num_requests_kv_fetch_by_stage": "filling",
-    "vllm:generation_tokens_total": "tokens",
-}
-_SAMPLE = re.compile(r"^(vllm:\w+)(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
-
-
 async def _activity(session: aiohttp.ClientSession, target: Target) -> Activity | None:
     try:
         async with session.get(
@@ -295,12 +273,3 @@ async def _activity(session: aiohttp.ClientSession, target: Target) -> Activity 
     except (aiohttp.ClientError, TimeoutError):
         return None
     return read_activity(text)
-
-
-def read_activity(metrics: str) -> Activity:
-    """The counters in vLLM's Prometheus text; those that are absent count as 0."""
-    sums = dict.fromkeys(_COUNTERS.values(), 0.0)
-    for name, value in _SAMPLE.findall(metrics):
-        if name in _COUNTERS:
-            sums[_COUNTERS[name]] += float(value)
-    return Activity(**{name: int(value) for name, value in sums.items()})

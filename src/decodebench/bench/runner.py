@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from decodebench.bench.activity import Activity
 from decodebench.bench.budget import Budget
-from decodebench.bench.client import Activity, Client, CohortRequest, RequestFailed, Target, describe_ranks
+from decodebench.bench.client import Client, CohortRequest, RequestFailed, Target, describe_ranks
 from decodebench.bench.donors import DonorSet, forget_donors, prefill_donors
 from decodebench.bench.facts import EngineFacts
 from decodebench.bench.grid import GridPoint
