@@ -20,6 +20,8 @@ from decodebench.kv.blocks import select
 from tests.connector.engine import FULL, SLIDING, state_spec
 
 BLOCKS = 12
+LATENT = MLAAttentionSpec(block_size=16, num_kv_heads=1, head_size=64, dtype=torch.bfloat16)
+NUMBER = torch.tensor(0.015, dtype=torch.bfloat16)
 
 
 class Pool:
@@ -77,20 +79,34 @@ def test_each_group_is_written_through_its_own_blocks_and_nothing_else(pool):
     job = p.fill([[1, 2, 3], [0, 4, 5], [6]], local=0, total=40)
     assert (job.pages, job.error) == ((3, 2, 1), None)
     assert p.untouched(0, 7, 8, 9, 10, 11)
-    full = p.view(FULL)
-    assert (full[[1, 2]] == torch.tensor(0.015, dtype=torch.bfloat16)).all()
-    assert (full[3][:, :8] == torch.tensor(0.015, dtype=torch.bfloat16)).all()
-    assert (full[3][:, 8:] == 0).all()  # tail rows
-    assert torch.isfinite(full[[1, 2, 3]].float()).all()
+    assert (
+        p.view(FULL)[[1, 2, 3]] == NUMBER
+    ).all()  # the CPU's attention mixes rows: no row of block 3 is a later token
+
+
+def test_rows_behind_the_last_token_are_zero(pool):
+    p = pool((LATENT,))
+    p.fill([[1, 2, 3]], local=0, total=40)
+    rows = p.view(LATENT)
+    assert (rows[[1, 2]] == NUMBER).all()
+    assert (rows[3][:, :8] == NUMBER).all()
+    assert (rows[3][:, 8:] == 0).all()
 
 
 def test_a_locally_computed_part_of_a_block_survives(pool):
     """40-token prompt, 12 tokens hit locally: the shared block's cached part must stay."""
-    p = pool((FULL,))
+    p = pool((LATENT,))
     p.fill([[1, 2, 3]], local=12, total=39)
-    full = p.view(FULL)
-    assert torch.isnan(full[1][:, :12]).all()
-    assert (full[1][:, 12:] == torch.tensor(0.015, dtype=torch.bfloat16)).all()
+    rows = p.view(LATENT)
+    assert torch.isnan(rows[1][:, :12]).all()
+    assert (rows[1][:, 12:] == NUMBER).all()
+
+
+def test_a_computed_part_whose_rows_are_mixed_with_the_fills_is_refused_with_the_cause(pool):
+    p = pool((FULL,))
+    job = p.fill([[1, 2, 3]], local=12, total=39)
+    assert "let the computed tokens end with a block" in job.error
+    assert p.untouched(1)
 
 
 def test_every_byte_of_a_claimed_block_is_written(pool):

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodebench.kv.blocks import GroupShape, blocks_filled, cdiv, select
+from decodebench.kv.arithmetic import ceil_div
+from decodebench.kv.blocks import GroupShape, blocks_filled, select
 from decodebench.kv.writes import GroupWrites, PartialBlock
 
 FULL = "full_attention"
@@ -44,7 +45,7 @@ def test_f10_only_the_state_gets_content_and_scratch_is_zeroed():
 
 
 def test_f11_the_state_is_the_one_the_runner_reads_next():
-    """Attention block 1616, state block 400, 3,200 tokens computed: entry cdiv(3200, 400) - 1 = 7."""
+    """Attention block 1616, state block 400, 3,200 tokens computed: entry ceil_div(3200, 400) - 1 = 7."""
     table = [0] * 7 + [21, 22]
     assert select(GroupShape("state", 400), table, 0, 3200).whole == [21]
 
@@ -62,7 +63,7 @@ def test_a_circular_buffer_is_one_zeroed_block():
 )
 def test_exactly_the_tokens_of_the_range_are_written(size, local, external, nulls, spare):
     total = local + external
-    table = [0 if i in nulls else 1000 + i for i in range(cdiv(total, size) + spare)]
+    table = [0 if i in nulls else 1000 + i for i in range(ceil_div(total, size) + spare)]
     writes = select(GroupShape(FULL, size), table, local, total)
     tokens: dict[int, int] = {}
     for block in writes.whole:
@@ -89,5 +90,5 @@ def test_blocks_filled_counts_what_select_names_on_the_engines_own_table(kind, s
         "chunked_local": total // window * window,
         "state": total - 1,
     }[kind] // size
-    table = [0] * skipped + list(range(1, cdiv(total, size) - skipped + 1))
+    table = [0] * skipped + list(range(1, ceil_div(total, size) - skipped + 1))
     assert select(shape, table, 0, total).num_blocks == blocks_filled(shape, total)

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodebench.kv.blocks import GroupShape, cdiv, select
+from decodebench.kv.arithmetic import ceil_div
+from decodebench.kv.blocks import GroupShape, select
 from decodebench.kv.donors import DonorPages, TooShort, kept_pages, plan_copies
 
 FULL = GroupShape("full_attention", 16)
@@ -24,7 +25,7 @@ def skipped(shape, tokens):
 
 def table(shape, tokens, first_id=1, spare=1):
     """A block table as the engine would hold it, with room for tokens to come."""
-    blocks = [first_id + at for at in range(cdiv(tokens, shape.block_size) + spare)]
+    blocks = [first_id + at for at in range(ceil_div(tokens, shape.block_size) + spare)]
     return [0] * (skipped(shape, tokens) // shape.block_size) + blocks[
         skipped(shape, tokens) // shape.block_size :
     ]

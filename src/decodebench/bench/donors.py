@@ -30,7 +30,7 @@ from decodebench.bench.facts import EngineFacts
 from decodebench.bench.prompts import PromptSource
 from decodebench.connector.params import MAX_DONORS
 from decodebench.errors import EngineFailed
-from decodebench.kv.blocks import cdiv
+from decodebench.kv.arithmetic import ceil_div
 from decodebench.results.donors import DonorPhase
 
 LENGTH = 2048
@@ -75,7 +75,7 @@ class DonorSet:
         `first`: number of the batch's first prompt, so that a repeat starts with other donors.
         """
         count = len(self.ids)
-        named = count if count < batch else min(count, cdiv(tokens, self.length))
+        named = count if count < batch else min(count, ceil_div(tokens, self.length))
         chosen = [self.ids[(first + member + i) % count] for i in range(named)]
         return {"donors": chosen, "seed": first + member}
 

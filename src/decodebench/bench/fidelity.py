@@ -19,7 +19,7 @@ from decodebench.bench.interval import interval
 from decodebench.bench.outcome import Outcome
 from decodebench.bench.window_plan import WindowPlan
 from decodebench.connector.limits import Limits
-from decodebench.kv.blocks import cdiv
+from decodebench.kv.arithmetic import ceil_div
 from decodebench.results.fidelity import Arm, Comparison
 
 REAL = "real prefill"
@@ -67,7 +67,7 @@ def real_plan(plan: WindowPlan, batch: int, limits: Limits) -> WindowPlan:
     prompts are shorter by half of it, so that the mean context is that of the filled requests.
     """
     room = max(1, limits.max_num_batched_tokens - batch)
-    spread = cdiv(batch * plan.prompt_len, room) + limits.batches_in_flight
+    spread = ceil_div(batch * plan.prompt_len, room) + limits.batches_in_flight
     return replace(
         plan, prompt_len=max(2, plan.prompt_len - spread // 2), tail_steps=plan.tail_steps + spread
     )

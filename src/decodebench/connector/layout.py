@@ -5,6 +5,7 @@ names the layer: guessing a layout would fill a server with numbers that mean so
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -93,9 +94,10 @@ def page_content(layer: str, spec: KVCacheSpec, cache_dtype: str) -> PageContent
         return State(tuple(_typed_part(layer, *part) for part in zip(spec.shapes, spec.dtypes, strict=True)))
     if isinstance(spec, AttentionSpec):
         name = dtype_name(spec.dtype)
-        if name in ITEM_BYTES:
-            return Numbers(name)
-        if (found := _quantised(spec, cache_dtype)) is not None:
+        found = Numbers(name) if name in ITEM_BYTES else _quantised(spec, cache_dtype)
+        if isinstance(found, Numbers):
+            return replace(found, in_rows=_in_rows(spec))
+        if found is not None:
             return found
         raise ValueError(
             f"DecodeBenchConnector: layer {layer} stores {name} pages (kv cache dtype {cache_dtype!r}, "
@@ -122,6 +124,17 @@ def _quantised(spec: AttentionSpec, cache_dtype: str) -> PageContent | None:
 
         return Numbers(dtype_name(current_platform.fp8_dtype()))
     return Numbers("float8_e5m2") if own_dtype == "fp8_e5m2" else None
+
+
+def _in_rows(spec: AttentionSpec) -> bool:
+    """Whether a token's numbers lie in the row of the page that the registered shape gives it.
+
+    Not so in vLLM 0.32's CPU attention: `v1/attention/backends/cpu_attn.py` puts the keys of a block into its first
+    half and the values into its second, and `cpu_attn_reshape_and_cache` transposes the keys in there.
+    """
+    from vllm.platforms import current_platform
+
+    return not current_platform.is_cpu() or isinstance(spec, MLAAttentionSpec | SlidingWindowMLASpec)
 
 
 def _typed_part(layer: str, shape: tuple[int, ...], dtype: torch.dtype) -> TypedPart:

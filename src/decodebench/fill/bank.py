@@ -90,12 +90,11 @@ class BankContent(Content):
         yield _copied(pages.page, bank.pages.page, writes.whole, start)
         yield Expected(pages.page, writes.zero.every())
         for part in writes.partial:
-            rows = pages.layout.rows
-            first, end = part.rows(rows)
+            first, end = pages.layout.rows_of(part.first_token, part.end_token, part.block_size)
             for field, source in zip(pages.fields, bank.pages.fields, strict=True):
                 for box in pages.layout.row_boxes(first, end):
                     yield _copied(field[:, *box], source[:, *box], part.blocks, start)
-                for box in pages.layout.row_boxes(end, rows):
+                for box in pages.layout.row_boxes(end, pages.layout.rows):
                     yield Expected(field[:, *box], part.blocks.every())
             if pages.padding is not None:
                 yield Expected(pages.padding, part.blocks.every())
@@ -108,7 +107,7 @@ def _copied(target: torch.Tensor, source: torch.Tensor, blocks: BlockSet, start:
 
 def _write_rows(pages: Pages, bank: Bank, part: PartialWrite, start: int) -> int:
     rows = pages.layout.rows
-    first, end = part.rows(rows)
+    first, end = pages.layout.rows_of(part.first_token, part.end_token, part.block_size)
     for field, source in zip(pages.fields, bank.pages.fields, strict=True):
         for box in pages.layout.row_boxes(first, end):
             copy_blocks(field[:, *box], source[:, *box], part.blocks, start)

@@ -6,9 +6,6 @@ A block that the request fills only up to some token takes the whole page too: w
 tokens, or as clean as the engine left the donor's own last page. Only a block whose first tokens are computed here
 already is copied by rows, for which `PageLayout` has the geometry.
 
-NOTE: rows are not always where a shape puts them: vLLM's CPU attention keeps the keys of a block transposed (0.32,
-`cpu_attn_reshape_and_cache`); self-donor equality failed for cut blocks that were copied by rows.
-
 Speed: neighbouring blocks that take neighbouring pages are one slice copy per layer; neighbouring blocks that take any
 pages are one gather into place; what is left goes through a staging buffer. There is no loop over single pages.
 """
@@ -133,7 +130,7 @@ class DonorBank:
 
     def _expected_rows(self, group: int, ours: Pages, theirs: Pages, rows: RowCopies) -> Iterator[Expected]:
         layout, block_size = ours.layout, self._groups[group].block_size
-        first, end = (token * layout.rows // block_size for token in (rows.first_token, rows.end_token))
+        first, end = layout.rows_of(rows.first_token, rows.end_token, block_size)
         for field, source in zip(ours.fields, theirs.fields, strict=True):
             for box in layout.row_boxes(first, end):
                 yield _copied(field[:, *box], source[:, *box], rows.pairs)
@@ -159,8 +156,7 @@ class DonorBank:
 
     def _write_rows(self, block_size: int, pages: Pages, held: Pages, rows: RowCopies) -> int:
         layout = pages.layout
-        first = rows.first_token * layout.rows // block_size
-        end = rows.end_token * layout.rows // block_size
+        first, end = layout.rows_of(rows.first_token, rows.end_token, block_size)
         for field, source in zip(pages.fields, held.fields, strict=True):
             for box in layout.row_boxes(first, end):
                 copy_pages(field[:, *box], source[:, *box], rows.pairs, self._staging)

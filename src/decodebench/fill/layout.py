@@ -10,7 +10,8 @@ from math import prod
 import torch
 
 from decodebench.fill.words import widest_word, word_dtype
-from decodebench.kv.content import PageContent
+from decodebench.kv.arithmetic import round_up
+from decodebench.kv.content import Numbers, PageContent
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,25 @@ class PageLayout:
         sizes = self.page.sizes
         box = ByteBox(0, sizes, tuple(prod(sizes[axis + 1 :]) for axis in range(len(sizes))))
         return PageLayout(self.content, self.kernel_blocks, self.kernel_rows, box, (box,))
+
+    def rows_of(self, first_token: int, end_token: int, block_size: int) -> tuple[int, int]:
+        """Tokens of a block of `block_size` as rows: from the first not wholly below, to the last wholly within.
+
+        Where a kernel block does not store its rows one by one, they are those of all kernel blocks touched.
+
+        Raises:
+            ValueError: the first of these kernel blocks holds tokens below, which would be overwritten.
+        """
+        first, end = first_token * self.rows // block_size, end_token * self.rows // block_size
+        if not isinstance(self.content, Numbers) or self.content.in_rows:
+            return first, end
+        if first % self.kernel_rows:
+            raise ValueError(
+                f"tokens {first_token} to {end_token} of a block of {block_size} cannot be filled beside computed "
+                f"ones: this attention backend mixes the rows of {self.kernel_rows} tokens; let the computed tokens "
+                "end with a block"
+            )
+        return first, round_up(end, self.kernel_rows)
 
     def row_boxes(self, first: int, end: int) -> list[tuple[slice, slice]]:
         """Rows [first, end) as at most three (kernel blocks, rows) rectangles of a field's first two axes."""

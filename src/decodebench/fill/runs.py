@@ -79,11 +79,6 @@ class PartialWrite:
     block_size: int  # tokens of a block
     blocks: BlockSet
 
-    def rows(self, rows_per_block: int) -> tuple[int, int]:
-        """The range in a layer's rows: from the first row not wholly below it, to the last wholly within it."""
-        first, end = self.first_token * rows_per_block, self.end_token * rows_per_block
-        return first // self.block_size, end // self.block_size
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedWrites:

@@ -5,9 +5,9 @@ block_size). What the blocks hold differs by kind:
 
 - full, sliding and chunked attention: one entry per block of tokens; blocks that left the window are the null block
   (id 0, `BlockPool.null_block` in vLLM 0.32);
-- recurrent state (Mamba, GDN, ...): the state after n tokens is in entry cdiv(n, block_size) - 1. That holds for both
-  cache modes: in mode `none` the block size is the whole context, so the entry is always 0, and speculative scratch
-  blocks follow it (`single_type_kv_cache_manager.py MambaManager`);
+- recurrent state (Mamba, GDN, ...): the state after n tokens is in entry ceil_div(n, block_size) - 1. That holds for
+  both cache modes: in mode `none` the block size is the whole context, so the entry is always 0, and speculative
+  scratch blocks follow it (`single_type_kv_cache_manager.py MambaManager`);
 - circular buffer: one block for the whole life of the request.
 
     >>> select(GroupShape("full_attention", 4), [5, 6, 7], 0, 11)
@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from decodebench.kv.arithmetic import ceil_div
 from decodebench.kv.writes import GroupWrites, PartialBlock
 
 NULL_BLOCK = 0
@@ -55,7 +56,7 @@ def select(shape: GroupShape, block_ids: Sequence[int], local: int, total: int) 
 
 
 def _select_state(shape: GroupShape, block_ids: Sequence[int], total: int) -> GroupWrites:
-    entry = cdiv(total, shape.block_size) - 1
+    entry = ceil_div(total, shape.block_size) - 1
     bearing = [block for block in block_ids[entry : entry + 1] if block != NULL_BLOCK]
     scratch = block_ids[entry + 1 : entry + 1 + shape.scratch_blocks]
     return GroupWrites(whole=bearing, zero=[block for block in scratch if block != NULL_BLOCK])
@@ -95,8 +96,4 @@ def blocks_filled(shape: GroupShape, total: int) -> int:
         skipped = max(0, total - shape.window + 1)
     elif shape.kind == "chunked_local":
         skipped = total // shape.window * shape.window
-    return cdiv(total, shape.block_size) - skipped // shape.block_size
-
-
-def cdiv(numerator: int, denominator: int) -> int:
-    return -(-numerator // denominator)
+    return ceil_div(total, shape.block_size) - skipped // shape.block_size

@@ -24,9 +24,14 @@ ITEM_BYTES = {
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Every element of a row is one plain number (attention K/V, plain MLA latents, plain fp8)."""
+    """Every element of a row is one plain number (attention K/V, plain MLA latents, plain fp8).
+
+    `in_rows`: a token's numbers lie in the row that the tensor's shape gives it. Where they do not, a kernel
+    block can only be written whole.
+    """
 
     dtype: str
+    in_rows: bool = True
 
     @property
     def item_bytes(self) -> int:

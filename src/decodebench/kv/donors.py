@@ -23,7 +23,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from decodebench.kv.blocks import NULL_BLOCK, GroupShape, cdiv
+from decodebench.kv.arithmetic import ceil_div
+from decodebench.kv.blocks import NULL_BLOCK, GroupShape
 from decodebench.kv.writes import GroupWrites, Sources
 
 
@@ -57,7 +58,7 @@ def kept_pages(shape: GroupShape, block_ids: Sequence[int], num_tokens: int) -> 
     """
     if shape.kind == "circular_buffer":
         return 0, [block for block in block_ids[:1] if block != NULL_BLOCK]
-    end = cdiv(num_tokens, shape.block_size)
+    end = ceil_div(num_tokens, shape.block_size)
     if shape.kind == "state":
         return end - 1, [block for block in block_ids[end - 1 : end] if block != NULL_BLOCK]
     kept = list(block_ids[:end])
