@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 from decodebench.connector.limits import Limits
@@ -64,7 +65,7 @@ class EngineFacts:
         facts = self.first
         devices = len(self.ranks) * facts["tensor_parallel_size"] * facts["pipeline_parallel_size"]
         return Engine(
-            model=facts["model"],
+            model=model_name(facts["model"]),
             recipe=recipe,
             weights=weights or ("dummy" if facts["load_format"] == "dummy" else "real"),
             vllm_version=facts["vllm_version"],
@@ -101,3 +102,18 @@ class EngineFacts:
     def of(cls, descriptions: Sequence[Mapping[str, Any]]) -> Self:
         assert descriptions, "a server has at least one rank"
         return cls(tuple(descriptions))
+
+
+def model_name(model: str) -> str:
+    """A model as a result names it: as the hub does, or by its folder's name; where folders lie is nobody's business.
+
+    >>> model_name("/home/me/.cache/huggingface/hub/models--org--name/snapshots/0123abc")
+    'org/name'
+    """
+    path = Path(model)
+    if not (path.is_absolute() or model.startswith((".", "~"))):
+        return model
+    for repository, below in zip(path.parts, path.parts[1:], strict=False):
+        if repository.startswith("models--") and below == "snapshots":
+            return repository.removeprefix("models--").replace("--", "/")
+    return path.resolve().name or model

@@ -15,7 +15,7 @@ from decodebench.bench.activity import Activity
 from decodebench.bench.budget import Budget
 from decodebench.bench.client import Client, CohortRequest, RequestFailed, Target, describe_ranks
 from decodebench.bench.donors import DonorSet, forget_donors, prefill_donors
-from decodebench.bench.facts import EngineFacts
+from decodebench.bench.facts import EngineFacts, model_name
 from decodebench.bench.grid import GridPoint
 from decodebench.bench.outcome import Outcome
 from decodebench.bench.point_state import PointPlan, PointState, line_of, unmeasured
@@ -252,7 +252,7 @@ class Runner:
 
     def _unverified(self, running: Running) -> None:
         """A server without our connector: nothing can be held, filled or seen from inside."""
-        self._engine = Engine(model=running.target.model)
+        self._engine = Engine(model=model_name(running.target.model))
         reason = "the server does not run decodebench's connector: no cohorts, no step times (decodebench serve has it)"
         self._document = self._document.model_copy(
             update={

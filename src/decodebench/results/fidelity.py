@@ -3,6 +3,7 @@
 decodebench.fidelity/1   First version.
 """
 
+import json
 from datetime import datetime
 from typing import Literal
 
@@ -81,3 +82,7 @@ class FidelityDocument(Record):
 
     def to_json(self, indent: int | None = 2) -> str:
         return self.model_dump_json(by_alias=True, indent=indent)
+
+
+if __name__ == "__main__":  # python -m decodebench.results.fidelity > docs/schema/fidelity-1.json
+    print(json.dumps(FidelityDocument.published_schema(), indent=2))

@@ -20,6 +20,12 @@ class Record(BaseModel):
         use_attribute_docstrings=True,
     )
 
+    @classmethod
+    def published_schema(cls) -> dict[str, Any]:
+        """The JSON schema of a document of this kind, as docs/schema holds it."""
+        schema = cls.model_json_schema(by_alias=True, mode="serialization")
+        return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
 
 def _whole(value: object) -> object:
     """A float of nanoseconds becomes the nearest int: statistics compute in floats, documents hold ints."""

@@ -13,7 +13,7 @@ known is refused.
 import json
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, JsonValue, ValidationError
 
@@ -64,12 +64,6 @@ class RunDocument(Record):
         return self.model_dump_json(by_alias=True, indent=indent)
 
 
-def json_schema() -> dict[str, Any]:
-    """The JSON schema of a document, as docs/schema/run-1.json holds it."""
-    schema = RunDocument.model_json_schema(by_alias=True, mode="serialization")
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
-
-
 def parse(text: str | bytes, source: str) -> RunDocument:
     """Read a document; `source` names it in the error. What we cannot read is a `UserError`."""
     try:
@@ -98,4 +92,4 @@ def _check_version(raw: object, source: str) -> None:
 
 
 if __name__ == "__main__":  # python -m decodebench.results.schema > docs/schema/run-1.json
-    print(json.dumps(json_schema(), indent=2))
+    print(json.dumps(RunDocument.published_schema(), indent=2))
