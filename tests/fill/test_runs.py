@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodebench.fill.runs import BlockSet, PreparedWrites, prepare_writes
+from decodebench.fill.runs import BlockSet, PreparedWrites, distinct, prepare_writes
 from decodebench.kv.writes import GroupWrites, PartialBlock
 
 CPU = torch.device("cpu")
@@ -20,32 +20,32 @@ def _prepare(*writes: GroupWrites, block_size: int = 8) -> PreparedWrites:
 
 @given(st.lists(st.integers(1, 60)), st.sampled_from([64, 1 << 16, 1 << 18, 1 << 20]))
 def test_every_block_is_in_a_run_or_scattered_exactly_once(ids: list[int], page_bytes: int) -> None:
-    blocks = BlockSet.of(ids, CPU, page_bytes)
+    blocks = BlockSet.of(distinct(ids), CPU, page_bytes)
     assert _ids(blocks) == sorted(set(ids))
     assert blocks.num_blocks == len(set(ids))
     assert blocks.scattered.tolist() == sorted(blocks.scattered.tolist())
 
 
 def test_a_contiguous_range_is_one_run_however_small() -> None:
-    blocks = BlockSet.of(range(1, 65), CPU, page_bytes=64)
+    blocks = BlockSet.of(distinct(range(1, 65)), CPU, page_bytes=64)
     assert (blocks.runs, blocks.num_scattered) == (((1, 65),), 0)
 
 
 def test_long_runs_are_in_place_and_the_short_rest_is_indexed() -> None:
     ids = [*range(1, 9), *range(20, 24), 30, *range(40, 42)]
-    blocks = BlockSet.of(ids, CPU, page_bytes=1 << 18)
+    blocks = BlockSet.of(distinct(ids), CPU, page_bytes=1 << 18)
     assert blocks.runs == ((1, 9), (20, 24))
     assert blocks.scattered.tolist() == [30, 40, 41]
 
 
 def test_of_many_short_runs_only_the_longest_is_in_place() -> None:
     ids = [block for first in range(1, 50, 10) for block in range(first, first + 4)]
-    assert BlockSet.of(ids, CPU, page_bytes=1 << 10).runs == ((1, 5),)
+    assert BlockSet.of(distinct(ids), CPU, page_bytes=1 << 10).runs == ((1, 5),)
 
 
 def test_blocks_without_neighbours_are_all_indexed() -> None:
-    assert BlockSet.of([3, 9, 5], CPU, page_bytes=1 << 30).runs == ()
-    assert BlockSet.of([3], CPU, page_bytes=64).runs == ((3, 4),)
+    assert BlockSet.of(distinct([3, 9, 5]), CPU, page_bytes=1 << 30).runs == ()
+    assert BlockSet.of(distinct([3]), CPU, page_bytes=64).runs == ((3, 4),)
 
 
 def test_a_block_that_several_requests_name_is_written_once() -> None:

@@ -19,7 +19,7 @@ from decodebench.fill.bank import fill_blocks
 from decodebench.fill.expected import Expected
 from decodebench.fill.group import GroupPages, Written
 from decodebench.fill.pages import Pages
-from decodebench.fill.runs import BlockSet, check_ids, token_range
+from decodebench.fill.runs import BlockSet, check_ids, distinct, token_range
 from decodebench.fill.slab import Slab
 from decodebench.fill.transfer import PagePairs, Staging, copy_pages
 from decodebench.kv.writes import GroupWrites, Sources
@@ -69,7 +69,7 @@ class DonorBank:
             ValueError: the null block or an id out of bounds; nothing is held then.
         """
         for group, ids in enumerate(blocks):
-            check_ids(set(ids), self._groups[group].pages[0].num_blocks if ids else 1)
+            check_ids(distinct(ids), self._groups[group].pages[0].num_blocks if ids else 1)
         for group, ids in enumerate(blocks):
             if ids:
                 self._copy_out(group, donor, ids)
@@ -99,7 +99,7 @@ class DonorBank:
                 same[part.block_id] = slot
             zero.update(writes.zero)
         named = whole.keys() | set().union(*partial.values())
-        check_ids(named | zero, pages.pages[0].num_blocks)
+        check_ids(distinct([*named, *zero]), pages.pages[0].num_blocks)
         return PreparedCopies(
             self._pairs(group, whole),
             tuple(
@@ -196,7 +196,7 @@ class DonorBank:
 
     def _block_set(self, group: int, blocks: Iterable[int]) -> BlockSet:
         pages = self._groups[group]
-        return BlockSet.of(set(blocks), pages.device, pages.page_bytes)
+        return BlockSet.of(distinct([*blocks]), pages.device, pages.page_bytes)
 
 
 def _copied(target: torch.Tensor, source: torch.Tensor, pairs: PagePairs) -> Expected:

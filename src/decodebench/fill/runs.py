@@ -5,7 +5,8 @@ costs a fixed few microseconds (a kernel launch on a GPU), so short runs are bet
 one indexed operation. `IN_PLACE_BYTES` is where the two meet.
 """
 
-from collections.abc import Collection, Iterable
+from array import array
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -26,18 +27,20 @@ class BlockSet:
     num_scattered: int
 
     @classmethod
-    def of(cls, ids: Collection[int], device: torch.device, page_bytes: int) -> "BlockSet":
-        """`ids` in any order, repeats allowed. The longest run of neighbours is always written in place."""
-        runs = _runs_of(sorted(set(ids)))
+    def of(cls, ids: torch.Tensor, device: torch.device, page_bytes: int) -> "BlockSet":
+        """`ids` sorted and distinct (`distinct`). The longest run of neighbours is always written in place."""
+        if not len(ids):
+            return cls((), ids.to(device), 0)
+        first = torch.cat([_ZERO, (ids.diff() != 1).nonzero().flatten() + 1])  # where in `ids` a run starts
+        lengths = torch.cat([first[1:], torch.tensor([len(ids)])]) - first
         least = max(2, IN_PLACE_BYTES.get(device.type, IN_PLACE_BYTES_ACCELERATOR) // max(1, page_bytes))
-        longest = max(runs, key=_length, default=(0, 0))
-        if len(runs) > 1 and _length(longest) == 1:
-            longest = (0, 0)
-        in_place = tuple(run for run in runs if run == longest or _length(run) >= least)
-        scattered = [
-            block for run in runs if run != longest and _length(run) < least for block in range(*run)
-        ]
-        return cls(in_place, _to_device(torch.tensor(scattered, dtype=torch.int64), device), len(scattered))
+        in_place = lengths >= least
+        longest = int(lengths.argmax())
+        in_place[longest] = len(lengths) == 1 or int(lengths[longest]) > 1
+        starts = ids[first[in_place]]
+        runs = zip(starts.tolist(), (starts + lengths[in_place]).tolist(), strict=True)
+        scattered = ids[~in_place.repeat_interleave(lengths)]
+        return cls(tuple(runs), _to_device(scattered, device), len(scattered))
 
     def every(self) -> torch.Tensor:
         """All ids in the order in which they are written; on the host."""
@@ -48,20 +51,17 @@ class BlockSet:
         return self.num_scattered + sum(end - first for first, end in self.runs)
 
 
-def _runs_of(blocks: list[int]) -> list[tuple[int, int]]:
-    """Runs of neighbours in sorted, distinct block ids, as (first, end)."""
-    runs: list[tuple[int, int]] = []
-    first = end = blocks[0] if blocks else 0
-    for block in blocks:
-        if block != end:
-            runs.append((first, end))
-            first = block
-        end = block + 1
-    return [*runs, (first, end)] if blocks else []
+def index_tensor(numbers: Sequence[int]) -> torch.Tensor:
+    """int64 on the host. `torch.tensor` takes twenty times as long for a list, holding the interpreter lock."""
+    return torch.frombuffer(array("q", numbers), dtype=torch.int64) if numbers else _ZERO[:0]
 
 
-def _length(run: tuple[int, int]) -> int:
-    return run[1] - run[0]
+def distinct(ids: Sequence[int]) -> torch.Tensor:
+    """`ids` sorted, each once."""
+    return index_tensor(ids).sort().values.unique_consecutive()  # type: ignore[no-any-return, no-untyped-call]
+
+
+_ZERO = torch.zeros(1, dtype=torch.int64)
 
 
 def _to_device(ids: torch.Tensor, device: torch.device) -> torch.Tensor:
@@ -110,30 +110,37 @@ def prepare_writes(
     Named in several ways, a block is written whole rather than in part, and in part rather than zeroed; of several
     parts the first named counts. Raises ValueError for the null block (id 0), an id or a token range out of bounds.
     """
-    whole: set[int] = set()
-    zero: set[int] = set()
+    whole: list[int] = []
+    zero: list[int] = []
     parts: dict[int, tuple[int, int]] = {}
     for each in writes:
-        whole.update(each.whole)
-        zero.update(each.zero)
+        whole += each.whole
+        zero += each.zero
         for part in each.partial:
             parts.setdefault(part.block_id, token_range(part, block_size))
-    check_ids(whole | zero | parts.keys(), num_blocks)
-    whole.update(block for block, tokens in parts.items() if tokens == (0, block_size))
-    zero.update(block for block, tokens in parts.items() if tokens == (0, 0))
+    whole += [block for block, tokens in parts.items() if tokens == (0, block_size)]
+    zero += [block for block, tokens in parts.items() if tokens == (0, 0)]
+    cut = [block for block, tokens in parts.items() if tokens not in ((0, 0), (0, block_size))]
+    in_whole, in_zero, in_part = distinct(whole), distinct(zero), distinct(cut)
+    for ids in (in_whole, in_zero, in_part):
+        check_ids(ids, num_blocks)
+    in_part = _without(in_part, in_whole)
+    in_zero = _without(_without(in_zero, in_whole), in_part)
     by_tokens: dict[tuple[int, int], list[int]] = {}
-    for block, tokens in parts.items():
-        if tokens != (0, 0) and block not in whole:
-            by_tokens.setdefault(tokens, []).append(block)
-    zero -= whole.union(*by_tokens.values())
+    for block in in_part.tolist():
+        by_tokens.setdefault(parts[block], []).append(block)
     return PreparedWrites(
-        BlockSet.of(whole, device, page_bytes),
+        BlockSet.of(in_whole, device, page_bytes),
         tuple(
-            PartialWrite(first, end, block_size, BlockSet.of(blocks, device, page_bytes))
+            PartialWrite(first, end, block_size, BlockSet.of(index_tensor(blocks), device, page_bytes))
             for (first, end), blocks in by_tokens.items()
         ),
-        BlockSet.of(zero, device, page_bytes),
+        BlockSet.of(in_zero, device, page_bytes),
     )
+
+
+def _without(ids: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+    return ids[~torch.isin(ids, others)] if len(ids) and len(others) else ids
 
 
 def token_range(part: PartialBlock, block_size: int) -> tuple[int, int]:
@@ -142,9 +149,10 @@ def token_range(part: PartialBlock, block_size: int) -> tuple[int, int]:
     return part.first_token, part.end_token
 
 
-def check_ids(ids: set[int], num_blocks: int) -> None:
-    if ids and not 1 <= min(ids) <= max(ids) < num_blocks:
+def check_ids(ids: torch.Tensor, num_blocks: int) -> None:
+    """Refuse the null block and blocks outside of the pool; `ids` sorted."""
+    if len(ids) and not 1 <= ids[0] <= ids[-1] < num_blocks:
         raise ValueError(
-            f"block ids {min(ids)} to {max(ids)} cannot be filled: the pool has blocks 1 to {num_blocks - 1}, "
+            f"block ids {ids[0]} to {ids[-1]} cannot be filled: the pool has blocks 1 to {num_blocks - 1}, "
             "and block 0 is the null block"
         )

@@ -11,6 +11,8 @@ from itertools import pairwise
 
 import torch
 
+from decodebench.fill.runs import index_tensor
+
 SLICE_BYTES = {"cpu": 1 << 16}
 SLICE_BYTES_ACCELERATOR = 1 << 20
 """Bytes of a run in a layer from which on it is an operation of its own; on a CPU found with
@@ -60,9 +62,9 @@ class PagePairs:
                 gathers.append((loose, end))
         return cls(
             tuple(slices),
-            tuple((target[a], torch.tensor(source[a:b]).to(source_device)) for a, b in gathers),
-            torch.tensor([target[at] for at in left], dtype=torch.int64).to(target_device),
-            torch.tensor([source[at] for at in left], dtype=torch.int64).to(source_device),
+            tuple((target[a], index_tensor(source[a:b]).to(source_device)) for a, b in gathers),
+            index_tensor([target[at] for at in left]).to(target_device),
+            index_tensor([source[at] for at in left]).to(source_device),
             len(target),
         )
 
