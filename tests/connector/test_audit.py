@@ -150,3 +150,14 @@ def test_what_changed_outside_is_not_judged_while_others_run(engine):
     e.run()
     assert e.answer(request)["audit"]["unowned_changed"] is None
     assert "error" not in e.answer(request)
+
+
+@pytest.mark.parametrize("max_tokens", [1, 2])
+@pytest.mark.parametrize("async_fill", [True, False], ids=["async", "sync"])
+@pytest.mark.parametrize("in_flight", [1, 2])
+def test_the_proof_is_in_the_answer_of_a_request_however_short(engine, max_tokens, async_fill, in_flight):
+    e = engine(workers=Auditing(delay=2), extra={"async_fill": async_fill}, in_flight=in_flight)
+    request = e.add(decodebench={"audit": True}, prompt_len=201, max_tokens=max_tokens)
+    e.run()
+    assert e.answer(request)["audit"]["pages"] == [13]
+    assert len(e.outputs[request]) == max_tokens

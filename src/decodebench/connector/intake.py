@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from decodebench.connector.config import ConnectorConfig
 from decodebench.connector.donors import Donors
 from decodebench.connector.params import RequestParams
 
@@ -15,16 +16,17 @@ class Intake:
     """Reads each request once, on arrival.
 
     Args:
-        require_salt: refuse to fill a request without a cache salt.
+        config: the server owner's settings: `require_salt` refuses to fill a request without a cache salt, `audit`
+            audits every fill.
         salt_matters: whether filled blocks would be found by later requests (prefix caching is on).
         donors: of this scheduler.
         warn: the engine's logger.
     """
 
     def __init__(
-        self, require_salt: bool, salt_matters: bool, donors: Donors, warn: Callable[[str], None]
+        self, config: ConnectorConfig, salt_matters: bool, donors: Donors, warn: Callable[[str], None]
     ) -> None:
-        self._require_salt = require_salt
+        self._config = config
         self._salt_matters = salt_matters
         self._donors = donors
         self._warn = warn
@@ -34,6 +36,8 @@ class Intake:
         """What is done for the request, and what of its wishes is not done and why."""
         params = RequestParams.parse(request.kv_transfer_params)
         error = params.error
+        if self._config.audit:
+            params = replace(params, audit=True)
         if params.fill and (refusal := self._unsalted(request)) is not None:
             params, error = replace(params, fill=False, cohort=None, donors=()), refusal
         if params.forget:
@@ -54,7 +58,7 @@ class Intake:
         """Why an unsalted request may not be filled, or None; warns once where the owner allows it."""
         if not self._salt_matters or request.cache_salt:
             return None
-        if self._require_salt:
+        if self._config.require_salt:
             return "not filled: this server requires a cache_salt for filled requests (require_salt)"
         if not self._warned:
             self._warned = True

@@ -62,7 +62,7 @@ class SchedulerHalf:
         self._donors = donors
         self._info = info
         self._warn = warn
-        self._intake = Intake(config.require_salt, salt_matters, donors, warn)
+        self._intake = Intake(config, salt_matters, donors, warn)
         self._ledger = Ledger(num_workers)
         self._line = StartLine(limits.misfit, self._has_room, self._has_content)
         self._composition = Composition()
@@ -123,8 +123,11 @@ class SchedulerHalf:
             return None, False
         if external <= 0:
             return 0, False
-        self._offers[request_id] = (local, held or self._config.async_fill)
-        return external, held or self._config.async_fill
+        # An audited fill is awaited whatever the server does else: a request that ends in the step that fills it is
+        # answered before the workers' report comes.
+        asynchronous = held or self._config.async_fill or params.audit
+        self._offers[request_id] = (local, asynchronous)
+        return external, asynchronous
 
     def allocated(self, request: "Request", block_ids: tuple[list[int], ...], external: int) -> None:
         """The engine gave a request blocks. `external` of its tokens are ours to fill, whatever was answered before."""
@@ -146,8 +149,7 @@ class SchedulerHalf:
         writes = [GroupWrites()] * len(self._limits.shapes)
         for group in self._transfer_groups:
             writes[group] = select(self._limits.shapes[group], block_ids[group], local, local + external)
-        audit = self._requests[request_id].audit or self._config.audit
-        fill = RequestFill(tuple(writes), external, audit=audit)
+        fill = RequestFill(tuple(writes), external, audit=self._requests[request_id].audit)
         fill = self._with_content(request_id, fill, block_ids, local + external)
         self._ledger.order(request_id, fill)
 
