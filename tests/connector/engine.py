@@ -20,6 +20,7 @@ from vllm.config import (
     SchedulerConfig,
     VllmConfig,
 )
+from vllm.lora.request import LoRARequest
 from vllm.sampling_params import SamplingParams
 from vllm.utils.hashing import sha256
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
@@ -208,6 +209,7 @@ class Engine:
         """A request arrives; returns its id. `params` overrides the whole `kv_transfer_params` field."""
         self._made += 1
         salt = sampling.pop("cache_salt", f"salt{self._made}")
+        adapter = sampling.pop("adapter", None)
         if params == "build":
             params = None if decodebench is None else {"decodebench": decodebench}
         request = Request(
@@ -219,6 +221,7 @@ class Engine:
             pooling_params=None,
             cache_salt=salt,
             block_hasher=self._hasher,
+            lora_request=LoRARequest(adapter, 1, "nowhere") if adapter else None,
         )
         self.scheduler.add_request(request)
         return request.request_id

@@ -113,6 +113,56 @@ def test_a_donor_that_is_unknown_forgotten_or_refused_is_told_and_the_request_ru
     assert e.workers.held == {}
 
 
+@pytest.mark.parametrize(
+    ("donors", "asks", "reason"),
+    [
+        (None, "tuned", "prefilled with the base model, this request runs with the adapter 'tuned'"),
+        ("tuned", None, "prefilled with the adapter 'tuned', this request runs with the base model"),
+        ("tuned", "other", "prefilled with the adapter 'tuned', this request runs with the adapter 'other'"),
+    ],
+)
+@pytest.mark.parametrize("early", [False, True], ids=["held", "on its way"])
+def test_a_donor_of_another_model_is_told_and_the_request_runs(engine, donors, asks, reason, early):
+    e = engine()
+    donor(e, adapter=donors)
+    if not early:
+        e.run()
+    alone = e.add(decodebench={"donors": ["d0"]}, prompt_len=100, max_tokens=2, adapter=asks)
+    cohort = e.cohort(size=2, prompt_len=100, max_tokens=2, asked={"donors": ["d0"]}, adapter=asks)
+    fits = e.add(decodebench={"donors": ["d0"]}, prompt_len=100, max_tokens=2, adapter=donors)
+    e.run()
+    for request in (alone, *cohort):
+        assert reason in e.answer(request)["error"]
+        assert len(e.outputs[request]) == 2
+    assert "error" not in e.answer(fits)
+
+
+def test_a_donor_of_another_server_is_not_held(engine):
+    """A bank is one engine's: no bytes of another model can get into a request."""
+    first, second = engine(), engine(groups=(SLIDING,))
+    donor(first)
+    first.run()
+    request = second.add(decodebench={"donors": ["d0"]}, prompt_len=100, max_tokens=2)
+    second.run()
+    assert "never prefilled on this server" in second.answer(request)["error"]
+    assert len(second.outputs[request]) == 2
+
+
+@IN_FLIGHT
+def test_a_donor_that_is_preempted_in_its_prefill_is_kept_whole(engine, in_flight):
+    """The pool is full to the last block when it is admitted; the other request's next block costs it its own."""
+    e = engine(num_blocks=24, in_flight=in_flight, max_num_batched_tokens=32, max_num_seqs=16)
+    other = e.add(prompt_len=100, max_tokens=100)
+    e.run(until=lambda: len(e.outputs.get(other, ())) > 6)
+    request = donor(e, prompt_len=250)
+    e.run(until=lambda: e.scheduler.requests[request].num_preemptions)
+    e.run()
+    assert e.answer(request)["donor"]["pages"] == [16]
+    (blocks,) = e.workers.held.values()
+    assert len(set(blocks[0])) == 16
+    assert free_blocks(e) == 23
+
+
 def test_a_bank_over_its_limit_refuses_with_numbers_and_keeps_nothing(engine):
     page = FULL.page_size_bytes
     e = engine(extra={"donor_bank_gib": 20 * page / 2**30})

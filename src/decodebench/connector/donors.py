@@ -33,6 +33,7 @@ class Donor:
     id: str
     number: int  # the workers' name for it, never used twice
     request_id: str
+    adapter: str | None = None  # LoRA adapter it was prefilled with
     state: State = State.ASKED
     num_tokens: int = 0
     pages: tuple[DonorPages, ...] = ()  # per group
@@ -81,13 +82,13 @@ class Donors:
         self._made = 0
         self.used_bytes = 0
 
-    def ask(self, donor_id: str, request_id: str) -> str | None:
-        """A request asks to become a donor. Why it cannot, or None."""
+    def ask(self, donor_id: str, request_id: str, adapter: str | None = None) -> str | None:
+        """A request, run with this LoRA adapter, asks to become a donor. Why it cannot, or None."""
         known = self._donors.get(donor_id)
         if known is not None and known.state is not State.FAILED:
             return f"donor {donor_id!r} exists already; give each donor its own id, or forget it first"
         self._made += 1
-        donor = Donor(donor_id, self._made, request_id)
+        donor = Donor(donor_id, self._made, request_id, adapter)
         self._donors[donor_id] = self._of_request[request_id] = donor
         return None
 
@@ -160,11 +161,21 @@ class Donors:
             donor = self._donors.get(donor_id)
             if donor is None:
                 return (
-                    f"donor {donor_id!r} is not held here (never prefilled on this data-parallel rank, refused, or "
-                    "forgotten); send it first and read its answer"
+                    f"donor {donor_id!r} is not held here (never prefilled on this server and data-parallel rank, "
+                    "refused, or forgotten); send it first and read its answer"
                 )
             if donor.error is not None:
                 return donor.error
+        return None
+
+    def of_another_model(self, ids: Sequence[str], adapter: str | None) -> str | None:
+        """Why these donors do not fill a request that runs with this LoRA adapter (None: the base model), or None."""
+        for donor in filter(None, map(self._donors.get, ids)):
+            if donor.adapter != adapter:
+                return (
+                    f"donor {donor.id!r} was prefilled with {_named(donor.adapter)}, this request runs with "
+                    f"{_named(adapter)}; send a donor with the request's own model name"
+                )
         return None
 
     def on_their_way(self, ids: Sequence[str]) -> bool:
@@ -239,3 +250,7 @@ class Donors:
     def _free(self, donor: Donor) -> None:
         self.used_bytes -= donor.num_bytes
         self._drops.append(donor.number)
+
+
+def _named(adapter: str | None) -> str:
+    return "the base model" if adapter is None else f"the adapter {adapter!r}"

@@ -44,15 +44,19 @@ class Intake:
             error = self._donors.forget(params.forget) or error
         if params.donor is not None and (refusal := self._refused_donor(request, params.donor)) is not None:
             params, error = replace(params, donor=None), refusal
-        if (missing := self._donors.missing(params.donors)) is not None:
-            params = replace(params, donors=(), unfillable=missing)
-            error = f"filled with the server's numbers: {missing}"
+        if (unfit := self._unfit_donors(request, params)) is not None:
+            params = replace(params, donors=(), unfillable=unfit)
+            error = f"filled with the server's numbers: {unfit}"
         return params, error
 
     def _refused_donor(self, request: "Request", donor_id: str) -> str | None:
         if request.max_tokens != 1:
             return f"not kept: a donor ends by its prompt; send max_tokens 1, got {request.max_tokens}"
-        return self._donors.ask(donor_id, request.request_id)
+        return self._donors.ask(donor_id, request.request_id, _adapter(request))
+
+    def _unfit_donors(self, request: "Request", params: RequestParams) -> str | None:
+        missing = self._donors.missing(params.donors)
+        return missing or self._donors.of_another_model(params.donors, _adapter(request))
 
     def _unsalted(self, request: "Request") -> str | None:
         """Why an unsalted request may not be filled, or None; warns once where the owner allows it."""
@@ -67,3 +71,7 @@ class Intake:
                 "with the same prompt will decode on made-up KV. Set cache_salt, or require_salt to refuse such fills."
             )
         return None
+
+
+def _adapter(request: "Request") -> str | None:
+    return request.lora_request.lora_name if request.lora_request is not None else None
