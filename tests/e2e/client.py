@@ -62,20 +62,30 @@ class Api:
         return self._running.numbers()
 
     async def complete(
-        self, prompt: list[int] | int | list[list[int]], max_tokens: int, asked: Any = None, **fields: Any
+        self,
+        prompt: list[int] | int | list[list[int]],
+        max_tokens: int,
+        asked: Any = None,
+        rank: int | None = None,
+        **fields: Any,
     ) -> Reply:
-        """Send a completion; `prompt` may be a length, `asked` is what goes under our key. None leaves a field out."""
+        """Send a completion; `prompt` may be a length, `asked` is what goes under our key. None leaves a field out.
+
+        `rank`: the data-parallel rank that is to answer.
+        """
         number = self._running.numbers()
         body = completion_fields(self._running.target.model, max_tokens, f"e2e-{number}", asked or {})
         body["prompt"] = self._running.prompt(prompt) if isinstance(prompt, int) else prompt
         if asked is None:
             del body["kv_transfer_params"]
         body = {name: value for name, value in (body | fields).items() if value is not None}
-        return await self.post(body)
+        return await self.post(body, rank=rank)
 
-    async def post(self, body: Any, path: str = "/v1/completions") -> Reply:
+    async def post(self, body: Any, path: str = "/v1/completions", rank: int | None = None) -> Reply:
         kind = {"json": body} if not isinstance(body, bytes) else {"data": body}
         headers = {"Content-Type": "application/json"}
+        if rank is not None:
+            headers["X-data-parallel-rank"] = str(rank)
         async with self._session.post(path, headers=headers, **kind) as response:
             return Reply(response.status, await response.json(content_type=None))
 

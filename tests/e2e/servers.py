@@ -4,7 +4,8 @@ A case names the server it runs on (`on(GEMMA3)`); `conftest.py` puts the cases 
 """
 
 import json
-from collections.abc import Mapping
+import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -26,6 +27,8 @@ from decodebench.errors import EngineFailed
 STARTUP_TIMEOUT_S = 500.0
 SMALL_POOL = ("--kv-cache-memory-bytes", "64M", "--max-num-seqs", "16")
 """1,024 blocks of the attention-only recipes."""
+UNBOUND = {"VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+"""Environment of several workers on a CPU: else vLLM wants a NUMA node of its own for each."""
 CHAT_TEMPLATE = "{% for message in messages %}{{ message['content'] }} {% endfor %}"
 
 
@@ -43,6 +46,7 @@ class ServerKind:
     module: str = CONNECTOR_MODULE  # that the connector's class is loaded from
     before: tuple[str, ...] = ()  # connectors asked before ours; DIRECTORY in them is the server's own folder
     after: tuple[str, ...] = ()
+    change: Callable[[Path], None] | None = None  # what is changed in a copy of the recipe's folder
 
     def __str__(self) -> str:
         return self.name
@@ -143,8 +147,12 @@ class Servers:
             [text.replace("DIRECTORY", str(directory)) for text in texts]
             for texts in (kind.before, kind.after)
         )
+        model = recipe.materialise()
+        if kind.change is not None:
+            model = shutil.copytree(model, directory / "model")
+            kind.change(model)
         command = build_command(
-            str(recipe.materialise()),
+            str(model),
             kind.args,
             {**kind.connector, **({"trace_dir": str(trace_dir)} if trace_dir else {})},
             recipe_args=recipe.vllm_args,

@@ -3,15 +3,13 @@
 import pytest
 
 from tests.e2e.command import Command
-from tests.e2e.servers import ServerKind, on
+from tests.e2e.servers import UNBOUND, ServerKind, on
 from tests.e2e.test_exactness import SMALL, assert_exact, send_cohort
 from tests.e2e.test_run import assert_ended_well, assert_measured
 
 pytest.importorskip("vllm", reason="runs vLLM's own server")
 pytestmark = [pytest.mark.engine, pytest.mark.matrix]
 
-UNBOUND = {"VLLM_CPU_OMP_THREADS_BIND": "nobind"}
-"""Else vLLM wants a NUMA node of its own for every worker on a CPU."""
 TP2, TP2_HYBRID = (
     ServerKind(f"{recipe}-tp2", recipe, (*SMALL, "--tensor-parallel-size", "2"), env=UNBOUND)
     for recipe in ("tiny-llama", "tiny-gemma3")

@@ -11,168 +11,41 @@ seen the last token twice), and each single group's pages left out. The pool is 
 number.
 """
 
-import asyncio
-from dataclasses import dataclass
 from functools import partial
 
 import pytest
 
 from decodebench.engine import recipes
-from tests.e2e.client import Api, Reply, talk
+from tests.e2e.client import talk
 from tests.e2e.leaving_out import LEAVE_OUT
-from tests.e2e.servers import Running, ServerKind
+from tests.e2e.self_donor import CACHING, OUTPUT, Continuation, Donors, controls, edges, kind
 
 pytest.importorskip("vllm", reason="runs vLLM's own server")
 pytestmark = pytest.mark.engine
 
-OUTPUT = 16
-DISTINCT = 8
-CACHING = {"on": "--enable-prefix-caching", "off": "--no-enable-prefix-caching"}
 DEFAULT = {("tiny-gemma3", "on"), ("tiny-granite", "on")}
+TWO_WORKERS = ("--tensor-parallel-size", "2")
 ROUNDING = (
     0.2  # mean difference of logprobs between prefill and decode kernels, at most; bf16, logprobs around -5
 )
-SMALL = {"tiny-deepseek-v4": ("64M", "1100"), "small-moe": ("512M", "2048"), "small-hybrid": ("512M", "2048")}
-"""Memory of the pool and longest context, where 16M and 2,048 are not right."""
 
 
-def kind(recipe: str, caching: str) -> ServerKind:
-    memory, longest = SMALL.get(recipe, ("16M", "2048"))
-    small = ("--kv-cache-memory-bytes", memory, "--max-num-seqs", "16", "--max-model-len", longest)
-    return ServerKind(
-        f"{recipe}-donors-prefix-caching-{caching}",
-        recipe,
-        (*small, CACHING[caching]),
-        {"fill_mean": 30.0},
-        module="tests.e2e.leaving_out",
-    )
+def marked(server, default: bool = False):
+    return pytest.param(server, id=str(server), marks=[] if default else pytest.mark.matrix)
 
 
 SERVERS = pytest.mark.parametrize(
     "server",
     [
-        pytest.param(
-            kind(recipe, caching),
-            id=str(kind(recipe, caching)),
-            marks=[] if (recipe, caching) in DEFAULT else pytest.mark.matrix,
-        )
-        for recipe in recipes.names()
-        for caching in CACHING
+        *(
+            marked(kind(recipe, caching), (recipe, caching) in DEFAULT)
+            for recipe in recipes.names()
+            for caching in CACHING
+        ),
+        *(marked(kind(recipe, "on", *TWO_WORKERS, name="-tp2")) for recipe in ("tiny-llama", "tiny-granite")),
     ],
     indirect=True,
 )
-
-
-@dataclass(frozen=True)
-class Continuation:
-    """What a request put out: token ids and the logprob of each."""
-
-    tokens: tuple[int, ...]
-    logprobs: tuple[float, ...]
-
-    @classmethod
-    def of(cls, reply: Reply, first: int = 0) -> "Continuation":
-        assert reply.status == 200, reply.body
-        choice = reply.body["choices"][0]
-        return cls(tuple(choice["token_ids"][first:]), tuple(choice["logprobs"]["token_logprobs"][first:]))
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A prompt P, and how it really goes on after a prefill of P[:-1]."""
-
-    prompt: list[int]
-    expected: Continuation
-
-    @property
-    def donor(self) -> list[int]:
-        return self.prompt[:-1]
-
-    def passes(self, reply: Reply) -> bool:
-        """Whether the answer goes on as it must. Logits that are NaN have no JSON: the API answers with an error."""
-        return reply.status == 200 and Continuation.of(reply) == self.expected
-
-
-class Donors:
-    """What the cases ask of one server."""
-
-    def __init__(self, api: Api, server: Running) -> None:
-        self._api = api
-        self._server = server
-
-    async def trial(self, length: int, count: int = OUTPUT) -> Trial:
-        """A prompt of `length` + 1 tokens whose continuation says something: enough distinct tokens."""
-        for _ in range(20):
-            prompt = self._server.prompt(length)
-            real = await self._continue(prompt, {"fill": False}, count + 1)
-            expected = Continuation.of(real, first=1)
-            if len(set(expected.tokens[:OUTPUT])) >= DISTINCT:
-                return Trial([*prompt, Continuation.of(real).tokens[0]], expected)
-        raise AssertionError(f"20 prompts of {length} tokens, and none puts out {DISTINCT} distinct tokens")
-
-    async def keep(self, prompt: list[int]) -> str:
-        """Make a donor of a prompt."""
-        name = f"d{self._api.number()}"
-        reply = await self._api.complete(prompt, 1, {"donor": {"id": name}})
-        assert "error" not in reply.said, reply.said
-        return name
-
-    async def forget(self, donor: str) -> None:
-        reply = await self._api.complete(2, 1, {"fill": False, "forget": [donor]})
-        assert "error" not in reply.said, reply.said
-
-    async def poison(self) -> None:
-        """Write a large number into every block of the pool."""
-        facts = self._server.engine.first
-        requests = (
-            2
-            + facts["num_blocks"]
-            * min(group["block_size"] for group in facts["groups"])
-            // facts["max_model_len"]
-        )
-        for _ in range(min(requests, 8)):
-            assert (await self._api.complete(facts["max_model_len"] - 1, 1)).status == 200
-
-    async def go_on(self, prompt: list[int], donor: str, seed: int = 0, count: int = OUTPUT) -> Reply:
-        """How a prompt that is filled from a donor goes on, the pool poisoned before."""
-        await self.poison()
-        return await self._continue(prompt, {"donors": [donor], "seed": seed}, count)
-
-    async def crowded(self, prompt: list[int], donor: str, count: int) -> list[Reply]:
-        """The same request as often as the engine takes it at once: more than the pool has room for in the end."""
-        await self.poison()
-        asked = {"donors": [donor]}
-        requests = range(self._server.engine.first["max_num_seqs"])
-        return await asyncio.gather(*(self._continue(prompt, asked, count) for _ in requests))
-
-    async def apart(self, prompt: list[int], reply: Reply) -> float:
-        """Mean difference between an answer's logprobs and those that a real prefill of both gives the same tokens."""
-        put_out = Continuation.of(reply)
-        whole = [*prompt, *put_out.tokens]
-        real = await self._api.complete(whole, 1, {"fill": False}, prompt_logprobs=1)
-        found = real.body["choices"][0]["prompt_logprobs"][len(prompt) :]
-        pairs = zip(put_out.tokens, put_out.logprobs, found, strict=True)
-        differences = [abs(ours - theirs[str(token)]["logprob"]) for token, ours, theirs in pairs]
-        return sum(differences) / len(differences)
-
-    async def _continue(self, prompt: list[int], asked: dict, count: int) -> Reply:
-        return await self._api.complete(prompt, count, asked, logprobs=1, return_token_ids=True)
-
-
-def edges(server: Running) -> list[int]:
-    """Donor lengths before, on and after the edges of blocks and windows."""
-    facts = server.engine.first
-    longest = facts["max_model_len"] - OUTPUT - 2
-    blocks = {group["block_size"] for group in facts["groups"] if group["block_size"] <= longest // 2}
-    windows = {group["window"] for group in facts["groups"] if 0 < group["window"] <= longest // 2}
-    marks = {2 * max(blocks), *blocks, *windows, *(window + max(blocks) for window in windows)}
-    return sorted({mark + offset for mark in marks for offset in (-1, 0, 1) if 8 <= mark + offset <= longest})
-
-
-def controls(server: Running) -> list[int]:
-    """A few lengths inside of blocks."""
-    step = server.engine.first["max_model_len"] // 8
-    return [step - 13, 2 * step + 5, 3 * step + 1, 4 * step - 3]
 
 
 @SERVERS
