@@ -71,11 +71,15 @@ class Donors:
         """A prompt of `length` + 1 tokens whose continuation says something: enough distinct tokens."""
         for _ in range(20):
             prompt = self._server.prompt(length)
-            real = await self._continue(prompt, {"fill": False}, count + 1)
+            real = await self.really(prompt, count + 1)
             expected = Continuation.of(real, first=1)
             if len(set(expected.tokens[:OUTPUT])) >= DISTINCT:
                 return Trial([*prompt, Continuation.of(real).tokens[0]], expected)
         raise AssertionError(f"20 prompts of {length} tokens, and none puts out {DISTINCT} distinct tokens")
+
+    async def really(self, prompt: list[int], count: int) -> Reply:
+        """How a prompt goes on that is really prefilled."""
+        return await self._continue(prompt, {"fill": False}, count)
 
     async def keep(self, prompt: list[int]) -> str:
         """Make a donor of a prompt."""

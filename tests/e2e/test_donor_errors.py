@@ -10,7 +10,7 @@ from tests.e2e.self_donor import Continuation, Donors, kind
 from tests.e2e.servers import on
 
 pytest.importorskip("vllm", reason="runs vLLM's own server")
-pytestmark = [pytest.mark.engine, on(kind("tiny-gemma3", "on"))]
+pytestmark = [pytest.mark.engine, pytest.mark.matrix, on(kind("tiny-gemma3", "on"))]
 
 LENGTH = 700
 MOST_DONORS = 200

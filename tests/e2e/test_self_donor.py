@@ -123,6 +123,8 @@ def test_after_a_preemption_it_goes_on_as_really_prefilled(server):
     prefill against decode kernels. With another prompt's donor it is several times as much (a state forgets a prompt
     over the output, so not always beyond what rounding may be).
     """
+    if "deepseek-v4" in server.target.model:
+        pytest.skip("640 steps of 16 requests: not with kernels that the CPU build interprets")
     count = 20 * OUTPUT
 
     async def case(api):
