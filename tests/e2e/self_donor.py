@@ -142,6 +142,11 @@ def edges(server: Running) -> list[int]:
 
 
 def controls(server: Running) -> list[int]:
-    """A few lengths inside of blocks."""
-    step = server.engine.first["max_model_len"] // 8
-    return [step - 13, 2 * step + 5, 3 * step + 1, 4 * step - 3]
+    """A few lengths inside of blocks, shortly before a multiple of 128.
+
+    DeepSeek-V4 reads the states of its compressors only when 4 or 128 tokens are full, so the output must get there for
+    those groups to count.
+    """
+    lengths = [2 * 128 - 5, 3 * 128 - 9, 5 * 128 - 11, 7 * 128 - 3]
+    assert lengths[-1] + 2 * OUTPUT < server.engine.first["max_model_len"]
+    return lengths
