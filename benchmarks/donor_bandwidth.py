@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 
 import torch
-from fill_bandwidth import Job, interleaved, summary
+from fill_bandwidth import Job, arguments, interleaved, summary
 
 from decodebench.fill import DonorBank, GroupPages, LayerPages
 from decodebench.kv.content import Numbers, PackedRows, PageContent, State, TypedPart
@@ -212,16 +212,7 @@ def in_tree_job(model: Model, pool: Pool, ids: list[int], requests: int) -> Job 
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", default="cpu", type=torch.device)
-    parser.add_argument("--mb", default=256, type=int, help="bytes that a fill writes, in 10^6")
-    parser.add_argument("--trials", default=15, type=int)
-    parser.add_argument("--threads", default=1, type=int, help="torch threads")
-    parser.add_argument("--clock", default="wall", choices=["wall", "cpu"])
-    args = parser.parse_args()
-    if args.clock == "cpu" and (args.device.type != "cpu" or args.threads != 1):
-        parser.error("--clock cpu measures one thread on a CPU; drop it, --device or --threads")
-    torch.set_num_threads(args.threads)
+    args = arguments(__doc__, "bytes that a fill writes, in 10^6")
     found = {}
     print(f"{f'donor fill, {args.clock} time':36} {'GB/s':>6} {'least':>6} {'most':>6}   of one copy_")
     for model in models():

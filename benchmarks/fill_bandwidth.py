@@ -36,10 +36,11 @@ TARGET_CONSTANT, TARGET_NORMAL = 0.8, 5.0
 Job = Callable[[], object]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def arguments(text: str, of_mb: str) -> argparse.Namespace:
+    """The command line of a benchmark that times fills; sets torch's threads."""
+    parser = argparse.ArgumentParser(description=text.splitlines()[0])
     parser.add_argument("--device", default="cpu", type=torch.device)
-    parser.add_argument("--mb", default=256, type=int, help="bytes that a constant fill writes, in 10^6")
+    parser.add_argument("--mb", default=256, type=int, help=of_mb)
     parser.add_argument("--trials", default=15, type=int)
     parser.add_argument("--threads", default=1, type=int, help="torch threads")
     parser.add_argument("--clock", default="wall", choices=["wall", "cpu"])
@@ -47,6 +48,11 @@ def main() -> int:
     if args.clock == "cpu" and (args.device.type != "cpu" or args.threads != 1):
         parser.error("--clock cpu measures one thread on a CPU; drop it, --device or --threads")
     torch.set_num_threads(args.threads)
+    return args
+
+
+def main() -> int:
+    args = arguments(__doc__, "bytes that a constant fill writes, in 10^6")
     constant = {
         **constant_rates(args, SHORT_RUN_PAGES_KIB, page_bytes=4096),
         **constant_rates(args, RUNS_KIB, page_bytes=PAGE_BYTES),

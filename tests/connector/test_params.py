@@ -27,19 +27,18 @@ def test_parsing_never_raises_and_an_error_can_be_sent(value):
 @pytest.mark.parametrize("value", [None, 7, "x", [], {}, {"other": {"decodebench": 1}}])
 def test_a_request_that_does_not_name_the_key_is_filled_and_asks_nothing(value):
     parsed = RequestParams.parse(value)
-    assert (parsed.fill, parsed.info, parsed.cohort, parsed.error, parsed.given) == (
+    assert (parsed.fill, parsed.info, parsed.cohort, parsed.error) == (
         True,
         False,
         None,
         None,
-        False,
     )
 
 
 def test_legal_values_are_taken():
     asked = {"fill": True, "info": True, "cohort": {"id": "a", "size": 8, "timeout_s": 1.5}}
     assert RequestParams.parse({KEY: asked}) == RequestParams(
-        fill=True, info=True, cohort=CohortParams("a", 8, 1.5), given=True
+        fill=True, info=True, cohort=CohortParams("a", 8, 1.5)
     )
     assert RequestParams.parse({KEY: {"cohort": {"id": "a", "size": 1}}}).cohort == CohortParams(
         "a", 1, 600.0
@@ -48,11 +47,9 @@ def test_legal_values_are_taken():
 
 def test_donors_are_asked_for_and_named():
     asked = {"donor": {"id": "d0"}, "forget": ["a", "b"], "fill": False}
-    assert RequestParams.parse({KEY: asked}) == RequestParams(
-        fill=False, donor="d0", forget=("a", "b"), given=True
-    )
+    assert RequestParams.parse({KEY: asked}) == RequestParams(fill=False, donor="d0", forget=("a", "b"))
     assert RequestParams.parse({KEY: {"donors": ["d0", "d1"], "seed": 7}}) == RequestParams(
-        donors=("d0", "d1"), seed=7, given=True
+        donors=("d0", "d1"), seed=7
     )
 
 

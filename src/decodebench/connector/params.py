@@ -50,7 +50,6 @@ class RequestParams:
         None  # why the donors it names cannot fill it (of the server, not of the request)
     )
     error: str | None = None
-    given: bool = False  # whether the request named our key at all
 
     @classmethod
     def parse(cls, kv_transfer_params: Any) -> "RequestParams":
@@ -60,7 +59,7 @@ class RequestParams:
         try:
             return _parse(kv_transfer_params[KEY])
         except _Refused as refusal:
-            return cls(error=f"kv_transfer_params.{KEY}{refusal}", given=True)
+            return cls(error=f"kv_transfer_params.{KEY}{refusal}")
 
 
 _NOTHING_ASKED = RequestParams()
@@ -96,7 +95,7 @@ def _parse(asked: Any) -> RequestParams:
         if table.get("fill"):
             raise _Refused(".donor is really prefilled; leave out fill, or set it to false")
         name = _id(".donor.id", _table(".donor", table["donor"], {"id"}).get("id"))
-        return RequestParams(fill=False, info=info, donor=name, forget=forget, given=True)
+        return RequestParams(fill=False, info=info, donor=name, forget=forget)
     cohort = table.get("cohort")
     for other in ("cohort", "donors"):
         if not fill and table.get(other) is not None:
@@ -118,7 +117,6 @@ def _parse(asked: Any) -> RequestParams:
         seed=_seed(table.get("seed", 0)),
         forget=forget,
         audit=_flag(".audit", table.get("audit", False)),
-        given=True,
     )
 
 
