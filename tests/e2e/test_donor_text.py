@@ -9,7 +9,8 @@ import pytest
 
 from decodebench.bench.client import describe_ranks
 from decodebench.bench.donor_prompts import Text, text_ids
-from decodebench.bench.donors import DonorOptions, forget_donors, prefill_donors
+from decodebench.bench.donor_set import DonorOptions
+from decodebench.bench.donors import forget_donors, prefill_donors
 from decodebench.engine.recipes import tokenizer
 from tests.e2e.client import talk
 from tests.e2e.command import Command
@@ -64,8 +65,8 @@ def test_each_donor_holds_the_pages_of_its_own_stretch_of_the_text(server, text)
     """Shown by what follows: a prompt of the text goes on from its donor as really prefilled, and from no other."""
     own = Text.read(text)
     made = prefill_donors(
-        server.target, server.engine, DonorOptions(DONORS, LENGTH, own),
-        batch=DONORS, longest=LENGTH, seed=0, launch=0, name="text", has_real_weights=False,
+        server.target, server.engine, DonorOptions(DONORS, LENGTH), text=own,
+        batch=DONORS, longest=LENGTH, seed=0, launch=0, name="text",
         check=server.server.check,
     )  # fmt: skip
     stretches = [read(server, own, number) for number in range(DONORS)]

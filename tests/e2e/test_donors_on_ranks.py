@@ -3,7 +3,8 @@
 import pytest
 
 from decodebench.bench.client import describe_ranks
-from decodebench.bench.donors import DonorOptions, forget_donors, prefill_donors
+from decodebench.bench.donor_set import DonorOptions
+from decodebench.bench.donors import forget_donors, prefill_donors
 from tests.e2e.client import talk
 from tests.e2e.self_donor import Continuation, Donors, kind
 from tests.e2e.servers import on
@@ -53,12 +54,12 @@ def test_a_run_makes_the_same_donors_on_every_rank(server):
         server.target,
         server.engine,
         DonorOptions(count=3, length=300),
+        text=None,
         batch=2,
         longest=600,
         seed=0,
         launch=0,
         name="ranks",
-        has_real_weights=False,
         check=server.server.check,
     )
     held = [rank["donor_bank"]["donors"] for rank in describe_ranks(server.target)]
