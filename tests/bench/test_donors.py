@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from decodebench.bench.client import Answer, CohortRequest
 from decodebench.bench.donor_prompts import FIRST, Text, Unreadable, random_ids, text_ids
-from decodebench.bench.donors import DonorOptions, DonorSet
+from decodebench.bench.donor_set import DonorOptions, DonorSet
 from decodebench.bench.outcome import Outcome
 from decodebench.bench.prompts import PromptSource
 from decodebench.bench.window_plan import WindowPlan

@@ -2,7 +2,7 @@
 
 import pytest
 
-from decodebench.bench.donors import DonorOptions
+from decodebench.bench.donor_set import DonorOptions
 from decodebench.cli.main import build_parser
 from decodebench.cli.run_arguments import read
 from decodebench.errors import UserError

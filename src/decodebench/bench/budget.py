@@ -15,8 +15,9 @@ class Budget:
     deadline: float | None
 
     @classmethod
-    def of(cls, seconds: float | None) -> "Budget":
-        return cls(None if seconds is None else time.monotonic() + seconds)
+    def of(cls, seconds: float | None, kept_s: float = 0.0) -> "Budget":
+        """`kept_s`: of these seconds, left for what comes behind the repeats."""
+        return cls(None if seconds is None else time.monotonic() + seconds - kept_s)
 
     def exceeded_by(self, state: PointState, states: Sequence[PointState]) -> bool:
         """Whether another repeat of `state` would end too late; one never measured is taken for the slowest known."""

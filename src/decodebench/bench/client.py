@@ -20,7 +20,7 @@ from decodebench.connector.params import KEY
 from decodebench.errors import EngineFailed
 
 if TYPE_CHECKING:
-    from decodebench.bench.donors import DonorSet
+    from decodebench.bench.donor_set import DonorSet
 
 POLL_S = 5.0
 """How often the server's counters are read while a cohort runs: rarely, since its API server shares the machine."""
@@ -63,7 +63,10 @@ class CohortRequest:
     stall_timeout_s: float
     donors: "DonorSet | None" = None  # what fills the members; None: the server's numbers
     prefill: bool = False  # members are really prefilled
-    with_tokens: bool = False  # answers bring their token ids
+    with_tokens: bool = (
+        False  # answers bring their token ids, and the experts they were routed to where known
+    )
+    audit: bool = False  # the workers prove what their fill wrote
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,7 @@ class Answer:
     completion_tokens: int
     said: Mapping[str, Any]
     tokens: tuple[int, ...] = ()
+    experts: str = ""  # base64, see routed_experts.py
 
 
 class Client:
@@ -148,21 +152,25 @@ class Client:
         asked: dict[str, Any] = {"cohort": line | ({"prefill": True} if cohort.prefill else {})}
         if cohort.donors is not None:
             asked |= cohort.donors.asked(first, member, cohort.size, cohort.plan.prompt_len)
+        if cohort.audit:
+            asked["audit"] = True
         fields = completion_fields(self._target.model, cohort.plan.max_tokens, self._salt, asked)
         if cohort.with_tokens:
             fields["return_token_ids"] = True
+            fields["routed_experts_prompt_start"] = cohort.plan.prompt_len - 1
         body = self._source.body(number, cohort.plan.prompt_len, fields)
         headers = self._target.headers | {"Content-Type": "application/json"}
         if cohort.ranks > 1:
             headers["X-data-parallel-rank"] = str(rank)
         answer = await post(session, headers, _pieces(body))
-        usage = answer.get("usage") or {}
+        usage, choice = answer.get("usage") or {}, answer["choices"][0]
         return Answer(
             rank=rank,
             prompt_tokens=usage.get("prompt_tokens", 0),
             completion_tokens=usage.get("completion_tokens", 0),
             said=said_by_connector(answer),
-            tokens=tuple(answer["choices"][0].get("token_ids") or ()) if cohort.with_tokens else (),
+            tokens=tuple(choice.get("token_ids") or ()) if cohort.with_tokens else (),
+            experts=choice.get("routed_experts") or "",
         )
 
     async def _watch(self, session: aiohttp.ClientSession, stall_timeout_s: float) -> None:

@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from decodebench.bench.client import Answer, CohortRequest
-from decodebench.bench.donors import DonorSet
+from decodebench.bench.donor_set import DonorSet
 from decodebench.bench.interval import interval
 from decodebench.bench.outcome import Outcome
+from decodebench.bench.routed_experts import distinct_experts
 from decodebench.bench.window_plan import WindowPlan
 from decodebench.connector.limits import Limits
 from decodebench.kv.arithmetic import ceil_div
@@ -44,6 +45,7 @@ class Figures:
     step_ns: float
     context: float
     distinct: float
+    experts: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ def figures_of(cohort: CohortRequest, answers: Sequence[Answer], outcome: Outcom
         step_ns=sum(window.total_ns for window in windows) / steps,
         context=fmean(window.context for window in windows),
         distinct=distinct_tokens(answers, cohort.plan),
+        experts=distinct_experts(answers, cohort.plan),
     )
 
 
@@ -140,10 +143,12 @@ def error_interval(filled: Sequence[float], real: Sequence[float]) -> tuple[floa
 
 
 def _arm(figures: Sequence[Figures]) -> Arm:
+    experts = [each.experts for each in figures]
     return Arm.model_validate(
         {
             "step_time_ns": fmean(each.step_ns for each in figures),
             "measured_context": fmean(each.context for each in figures),
             "distinct_tokens": fmean(each.distinct for each in figures),
+            "distinct_experts": None if None in experts else fmean(each or 0 for each in experts),
         }
     )

@@ -21,6 +21,7 @@ from decodebench.bench.validity import VALID, Judgement, Verdict, judge
 from decodebench.bench.window import Window
 from decodebench.bench.window_plan import WindowPlan
 from decodebench.results import point as records
+from decodebench.results.audit import AuditProof
 from decodebench.results.parquet import RankSteps
 from decodebench.results.status import Status
 from decodebench.results.steps import STEP_COLUMNS
@@ -97,7 +98,12 @@ class JudgedRepeat:
         ]
 
     def detail(
-        self, repeat: int, *, discarded: bool = False, filled: dict[str, JsonValue] | None = None
+        self,
+        repeat: int,
+        *,
+        discarded: bool = False,
+        filled: dict[str, JsonValue] | None = None,
+        audit: AuditProof | None = None,
     ) -> records.RepeatDetail:
         """The record of this cohort, number `repeat` of its point and launch."""
         windows, verdict = self.windows, self.verdict
@@ -115,6 +121,7 @@ class JudgedRepeat:
             prefill_tokens=_total(windows, "prefill_tokens"),
             preemptions=_total(windows, "preempted"),
             filled=filled,
+            audit=audit,
         )
 
 

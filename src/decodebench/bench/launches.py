@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from decodebench.bench.client import Target
-from decodebench.bench.runner import Launch, Running
+from decodebench.bench.running import Launch, Running
 from decodebench.engine import cpu_shims, recipes
 from decodebench.engine.command import EngineCommand
 from decodebench.engine.phases import Phase

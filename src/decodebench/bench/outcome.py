@@ -11,18 +11,23 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from decodebench.bench.audit import audit_of
 from decodebench.bench.client import Answer, CohortRequest
 from decodebench.bench.judged import JudgedRepeat, RankLog
 from decodebench.connector.limits import Limits
 from decodebench.kv.blocks import blocks_filled
+from decodebench.results.audit import AuditProof
+from decodebench.results.point import RepeatDetail
+from decodebench.results.status import Status
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """A cohort's judged steps, the proof of its fill, and what was wrong outside the step log (None: nothing)."""
+    """A cohort's judged steps, the proofs of its fill, and what was wrong outside the step log (None: nothing)."""
 
     judged: JudgedRepeat
     filled: dict[str, JsonValue]
+    audit: AuditProof | None  # of an audited cohort
     fault: str | None
 
     @classmethod
@@ -54,12 +59,22 @@ class Outcome:
             copied = [answer.said.get("donor_pages") for answer in answers if answer.rank == 0]
             known = [each for each in copied if isinstance(each, list)]
             filled["donor_pages"] = [sum(group) for group in zip(*known, strict=True)]
+        audit = audit_of(answers, len(limits.shapes)) if cohort.audit else None
         return cls(
             judged,
             filled,
+            audit,
             _fault(cohort, answers, states, planned)
-            or _not_from_donors(cohort, answers, limits, filled_groups),
+            or _not_from_donors(cohort, answers, limits, filled_groups)
+            or _not_proved(cohort, audit),
         )
+
+    def detail(self, repeat: int, *, discarded: bool) -> RepeatDetail:
+        """The record of the cohort, number `repeat` of its point and launch."""
+        found = self.judged.detail(repeat, discarded=discarded, filled=self.filled, audit=self.audit)
+        if self.fault is None:
+            return found
+        return found.model_copy(update={"status": Status.INVALID, "reason": self.fault, "rule": None})
 
 
 def planned_pages(cohort: CohortRequest, limits: Limits, filled_groups: Sequence[bool]) -> tuple[int, ...]:
@@ -120,6 +135,13 @@ def _not_from_donors(
             if planned is not None and found != planned:
                 return f"a member got {found} pages of group {group} from donors, the plan says {planned}"
     return None
+
+
+def _not_proved(cohort: CohortRequest, audit: AuditProof | None) -> str | None:
+    """What is wrong where every page was to be audited."""
+    if not cohort.audit:
+        return None
+    return "the connector sent no audit of the fill" if audit is None else audit.fault
 
 
 _STATE = {"released_step": int, "pages": list, "workers": int, "local_tokens": int, "aborted": int}

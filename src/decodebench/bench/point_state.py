@@ -13,6 +13,8 @@ from decodebench.bench.settings import Settings
 from decodebench.bench.stats import Repeat
 from decodebench.bench.window_plan import PlanError, WindowPlan
 from decodebench.connector.limits import Limits
+from decodebench.results.audit import AuditProof
+from decodebench.results.fidelity import PointFidelity
 from decodebench.results.parquet import RepeatKey
 from decodebench.results.point import PlannedWindow, Point, RepeatDetail
 from decodebench.results.provenance import Engine
@@ -57,6 +59,7 @@ class PointState:
     judged: list[JudgedRepeat] = field(default_factory=list)  # valid, not discarded
     details: list[RepeatDetail] = field(default_factory=list)
     seconds: float | None = None  # what the last repeat took, filling and all
+    fidelity: PointFidelity | None = None
     stopped: str | None = None  # why there will be no more repeats in this run
 
     def next_repeat(self, launch: int) -> int:
@@ -128,6 +131,8 @@ class PointState:
             blocks_available=self.plan.blocks_available,
             window=PlannedWindow.model_validate(asdict(window)) if window is not None else None,
             window_note=window.note if window is not None else None,
+            audit=AuditProof.total([detail.audit for detail in self.details if detail.audit is not None]),
+            fidelity=self.fidelity,
             provenance=engine.provenance,
             repeat_details=tuple(self.details),
             **figures,

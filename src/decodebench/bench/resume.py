@@ -2,6 +2,7 @@
 
 from decodebench.bench.judged import JudgedRepeat, RankLog
 from decodebench.bench.point_state import PointState
+from decodebench.bench.run_fidelity import is_compared
 from decodebench.bench.window_plan import WindowPlan
 from decodebench.errors import UserError
 from decodebench.results.parquet import RepeatKey
@@ -42,14 +43,19 @@ class Earlier:
                 continue  # its steps were lost with the crash: measure it again
             state.add(detail, judged)
         state.stopped = None
+        state.fidelity = point.fidelity
 
 
 def is_complete(document: RunDocument) -> bool:
     """Whether nothing of a stored run is left to measure."""
     done = (Status.VALID, Status.DOES_NOT_FIT)
-    return document.status is RunStatus.FINISHED and all(
-        point.status in done and not point.precision_missed for point in document.points
+    measured = all(point.status in done and not point.precision_missed for point in document.points)
+    compared = (
+        not document.settings.fidelity
+        or document.fidelity_reason is not None
+        or any(is_compared(point.fidelity) for point in document.points)
     )
+    return document.status is RunStatus.FINISHED and measured and compared
 
 
 def _plan(point: Point) -> WindowPlan:

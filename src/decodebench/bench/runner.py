@@ -6,46 +6,36 @@ every cohort its steps and the document are on disk: whatever ends the run, fini
 
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from decodebench.bench.activity import Activity
 from decodebench.bench.budget import Budget
-from decodebench.bench.client import Client, CohortRequest, RequestFailed, Target, describe_ranks
-from decodebench.bench.donors import DonorSet, forget_donors, prefill_donors
+from decodebench.bench.client import Client, CohortRequest, RequestFailed, describe_ranks
+from decodebench.bench.donor_prompts import Text
+from decodebench.bench.donor_set import DonorSet
 from decodebench.bench.facts import EngineFacts, model_name
 from decodebench.bench.grid import GridPoint
 from decodebench.bench.outcome import Outcome
 from decodebench.bench.point_state import PointPlan, PointState, line_of, unmeasured
 from decodebench.bench.prompts import PromptSource
+from decodebench.bench.run_donors import donors_for, texts_of
+from decodebench.bench.run_fidelity import (
+    compare_with_real_prefill,
+    compared_point,
+    is_compared,
+    kept_seconds,
+)
+from decodebench.bench.running import Launch, Running
 from decodebench.bench.settings import Settings
 from decodebench.bench.stopping import interleave
-from decodebench.errors import EngineFailed
+from decodebench.errors import EngineFailed, UserError
 from decodebench.report.progress import Moment, Progress
 from decodebench.results.point import RepeatDetail
 from decodebench.results.provenance import Engine
 from decodebench.results.schema import RunDocument, RunStatus
 from decodebench.results.status import Status
 from decodebench.results.store import Store
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    """A server that answers. `check` raises `EngineFailed` once it has died."""
-
-    target: Target
-    check: Callable[[], None]
-    recipe: str | None = None
-    weights: str | None = None
-    shims: tuple[str, ...] = ()
-    hma_reason: str | None = None
-    is_ours: bool = True  # it is stopped when we are done
-
-
-Launch = Callable[[Progress], AbstractContextManager[Running]]
-"""Starts (or attaches to) the server and stops it at the end of the block."""
 
 
 class Runner:
@@ -73,7 +63,8 @@ class Runner:
         self._states: list[PointState] = []
         self._facts: EngineFacts | None = None
         self._engine: Engine | None = None
-        self._budget = Budget.of(settings.max_time_s)
+        self._kept_s = kept_seconds(settings)
+        self._budget = Budget.of(settings.max_time_s, kept_s=self._kept_s)
         self._prompts = 0
         self._donors: DonorSet | None = None
         self._moment = Moment("starting")
@@ -88,9 +79,12 @@ class Runner:
                 if self._states and not self._open(launch):
                     break
                 with self._launch(self._progress) as running:
-                    self._run_launch(launch, running)
+                    self._run_launch(launch, running, last=first + self._settings.launches - 1)
         except EngineFailed as error:
             self._finish(RunStatus.FAILED, error.what + (f": {error.cause}" if error.cause else ""))
+            raise
+        except UserError as error:  # what only the server shows to be wrong
+            self._finish(RunStatus.FAILED, error.message)
             raise
         except KeyboardInterrupt:
             self._finish(RunStatus.INTERRUPTED, "interrupted")
@@ -103,20 +97,31 @@ class Runner:
         """The document as it stands, also after an error."""
         return self._document
 
-    def _run_launch(self, launch: int, running: Running) -> None:
+    def _run_launch(self, launch: int, running: Running, *, last: int) -> None:
         self._progress.show(Moment("asking the server what it is", left_s=self._budget.left(self._states)))
         descriptions = describe_ranks(running.target)
         if not descriptions:
             self._unverified(running)
             return
-        self._plan(EngineFacts.of(descriptions), running)
-        assert self._facts is not None, "planned"
-        salt = f"decodebench-{self._document.started.timestamp():.0f}-{launch}"
-        self._make_donors(launch, running, EngineFacts.of(descriptions), salt)
-        try:
-            self._take_turns(launch, running, salt)
-        finally:
-            self._drop_donors(running)
+        facts = EngineFacts.of(descriptions)
+        self._plan(facts, running)
+        assert self._engine is not None, "planned"
+        name = f"decodebench-{self._document.started.timestamp():.0f}-{launch}"
+        read, donor_text = texts_of(running, self._settings, self._engine.weights == "real")
+        if self._settings.donors is not None:
+            self._progress.show(Moment("prefilling donors", left_s=self._budget.left(self._states)))
+        with donors_for(
+            running, facts, self._settings, self._states, donor_text, launch=launch, name=name
+        ) as made:
+            self._donors = None if made is None else made.donors
+            if made is not None:
+                self._document = self._document.model_copy(
+                    update={"donors": (*self._document.donors, made.phase)}
+                )
+                self._run_log(f"donors: {made.phase}")
+            self._take_turns(launch, running, name)
+            if launch == last or not self._open(launch + 1):
+                self._compare(launch, running, facts, read, name)
 
     def _take_turns(self, launch: int, running: Running, salt: str) -> None:
         """Cohorts of one server until no point of the launch needs more."""
@@ -143,45 +148,36 @@ class Runner:
                 self._measure(client, launch, state, discarded=False)
             turn += 1
 
-    def _make_donors(self, launch: int, running: Running, facts: EngineFacts, name: str) -> None:
-        """Before the first cohort of a launch: what fills its requests, where that is donors."""
-        fitting = [
-            state for state in self._states if state.plan.misfit is None and state.plan.window is not None
-        ]
-        if self._settings.donors is None or not fitting:
+    def _compare(
+        self, launch: int, running: Running, facts: EngineFacts, read: Text | None, name: str
+    ) -> None:
+        """The fill against real prefill, at one point of the grid."""
+        if not self._settings.fidelity or any(is_compared(state.fidelity) for state in self._states):
             return
-        assert self._engine is not None, "planned"
-        self._progress.show(Moment("prefilling donors", left_s=self._budget.left(self._states)))
-        made = prefill_donors(
-            running.target,
+        state = compared_point(self._states, facts.limits)
+        if state is None:
+            reason = "no point of the grid fits with requests that are really prefilled"
+            self._document = self._document.model_copy(update={"fidelity_reason": reason})
+            return
+        compare_with_real_prefill(
+            running,
             facts,
-            self._settings.donors,
-            batch=max(state.point.batch_size for state in fitting),
-            longest=max(state.plan.window.prompt_len for state in fitting if state.plan.window is not None),
-            seed=self._settings.seed,
+            self._settings,
+            state,
+            self._donors,
+            read,
+            self._progress,
             launch=launch,
             name=name,
-            has_real_weights=self._engine.weights == "real",
-            check=running.check,
+            on_round=lambda: self._write(RunStatus.RUNNING),
         )
-        self._donors = made.donors
-        self._document = self._document.model_copy(update={"donors": (*self._document.donors, made.phase)})
-        self._run_log(f"donors: {made.phase}")
-
-    def _drop_donors(self, running: Running) -> None:
-        if self._donors is not None and not running.is_ours:
-            with suppress(RequestFailed):
-                forget_donors(running.target, self._donors, len(self._facts.ranks if self._facts else ()))
-        self._donors = None
+        self._run_log(f"{state.point}: fidelity {state.fidelity}")
 
     def _open(self, launch: int) -> list[PointState]:
         return [state for state in self._states if state.needs_more(launch, self._settings)]
 
     def _plan(self, facts: EngineFacts, running: Running) -> None:
         """Settle windows and fits with the first server; later launches of the run must be the same engine."""
-        engine = facts.record(
-            recipe=running.recipe, weights=running.weights, shims=running.shims, hma_reason=running.hma_reason
-        )
         if self._facts is not None:
             if facts.limits != self._facts.limits:
                 raise EngineFailed(
@@ -189,13 +185,13 @@ class Runner:
                     f"{facts.limits} instead of {self._facts.limits}",
                 )
             return
-        self._facts, self._engine = facts, engine
-        self._states = [
+        states = [
             PointState(point, PointPlan.of(point, facts.limits, facts.periods, self._settings.window_steps))
             for point in self._points
         ]
-        for state in self._states:
+        for state in states:  # raises if they cannot be gone on with: then the document stays what it was
             self._restore(state)
+        self._facts, self._engine, self._states = facts, running.record(facts), states
         self._write(RunStatus.RUNNING)
 
     def _measure(self, client: Client, launch: int, state: PointState, *, discarded: bool) -> None:
@@ -222,6 +218,7 @@ class Runner:
             timeout_s=self._settings.cohort_timeout_s,
             stall_timeout_s=self._settings.stall_timeout_s,
             donors=self._donors,
+            audit=self._settings.audit,
         )
         self._prompts += cohort.size * cohort.ranks
         begun = time.monotonic()
@@ -242,13 +239,8 @@ class Runner:
         self._write(RunStatus.RUNNING)
 
     def _keep(self, state: PointState, outcome: Outcome, launch: int, repeat: int, discarded: bool) -> None:
-        detail = outcome.judged.detail(repeat, discarded=discarded, filled=outcome.filled)
-        if outcome.fault is not None:
-            detail = detail.model_copy(
-                update={"status": Status.INVALID, "reason": outcome.fault, "rule": None}
-            )
         self._store.append_repeat(state.key(launch, repeat), outcome.judged.rank_steps())
-        state.add(detail, outcome.judged)
+        state.add(outcome.detail(repeat, discarded=discarded), outcome.judged)
 
     def _unverified(self, running: Running) -> None:
         """A server without our connector: nothing can be held, filled or seen from inside."""
@@ -274,7 +266,8 @@ class Runner:
         """Whether another repeat of this point would end after the time that was given."""
         if not self._budget.exceeded_by(state, self._states):
             return False
-        state.stopped = f"the time budget of {self._settings.max_time_s:g} s (--max-time) was used up"
+        kept = f", {self._kept_s:g} s are kept for --fidelity" if self._kept_s else ""
+        state.stopped = f"the time budget of {self._settings.max_time_s:g} s (--max-time) was used up{kept}"
         return True
 
     def _write(self, status: RunStatus) -> None:
@@ -286,7 +279,8 @@ class Runner:
         self._store.finish(self._document)
 
     def _current(self, status: RunStatus, reason: str | None) -> RunDocument:
-        update: dict[str, Any] = {"status": status, "reason": reason, "engine": self._engine}
+        engine = self._engine or self._document.engine
+        update: dict[str, Any] = {"status": status, "reason": reason, "engine": engine}
         if status is not RunStatus.RUNNING:
             update["finished"] = datetime.now(UTC)
         if self._facts is not None and self._engine is not None:

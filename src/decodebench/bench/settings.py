@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from decodebench.bench.donors import DonorOptions
+from decodebench.bench.donor_set import DonorOptions
 from decodebench.bench.stopping import FIRST_LOOK, Stopping
 from decodebench.bench.window_plan import WINDOW_STEPS
 from decodebench.results.provenance import Fill
@@ -24,6 +24,8 @@ class Settings:
     stall_timeout_s: float = 300.0
     fill: Fill = field(default_factory=Fill)
     donors: DonorOptions | None = None  # of a donor fill
+    audit: bool = False  # every fill is read back and proved
+    fidelity: bool = False  # the fill is compared with real prefill behind the grid
 
     @property
     def stopping(self) -> Stopping:
@@ -42,4 +44,6 @@ class Settings:
             launches=self.launches,
             max_time_s=self.max_time_s,
             window_steps=self.window_steps,
+            audit=self.audit,
+            fidelity=self.fidelity,
         )

@@ -10,6 +10,7 @@ from math import isclose
 
 from decodebench.bench.judged import JudgedRepeat, RankLog, is_trusted, point_figures
 from decodebench.bench.window_plan import WindowPlan
+from decodebench.results.audit import AuditProof
 from decodebench.results.parquet import RankSteps, RepeatKey
 from decodebench.results.point import PlannedWindow, Point, RepeatDetail
 from decodebench.results.schema import RunDocument, RunStatus
@@ -110,17 +111,25 @@ def _repeat_mismatches(
 
 
 def _fill_mismatches(key: RepeatKey, detail: RepeatDetail) -> Iterator[Mismatch]:
-    """A valid repeat's pages were all written. The steps do not show it; the document must not contradict itself."""
+    """A valid repeat's pages were all written, and held what they should if they were read back.
+
+    The steps do not show it; the document must not contradict itself.
+    """
     filled = detail.filled or {}
     planned, written = filled.get("pages_planned"), filled.get("pages_written")
     if detail.status is Status.VALID and planned != written:
         yield Mismatch(str(key), "pages_written", written, planned)
+    if detail.status is Status.VALID and detail.audit is not None and detail.audit.fault is not None:
+        yield Mismatch(str(key), "audit", detail.audit.fault, "no fault in a valid repeat")
 
 
 def _point_mismatches(
     point: Point, repeats: list[JudgedRepeat], devices: int, drafts: int
 ) -> Iterator[Mismatch]:
     where = f"point {point.point} (batch {point.batch_size}, context {point.context_len})"
+    total = AuditProof.total([detail.audit for detail in point.repeat_details if detail.audit is not None])
+    if point.audit != total:
+        yield Mismatch(where, "audit", point.audit, total)
     counted = [detail for detail in point.repeat_details if not detail.discarded]
     if (point.status is Status.VALID) != is_trusted(len(repeats), len(counted)):
         found = f"{len(repeats)} valid of {len(counted)} repeats"

@@ -3,26 +3,22 @@
 import argparse
 from collections.abc import Mapping
 from math import isfinite, nan
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from decodebench.connector.params import MAX_DONORS
 from decodebench.engine.command import EngineCommand, build_command
 from decodebench.engine.composition import AFTER, BEFORE, Siblings
 from decodebench.engine.server import STARTUP_TIMEOUT_S
 from decodebench.errors import UserError
 
-if TYPE_CHECKING:
-    from decodebench.bench.donors import DonorOptions
-
 DEFAULT_MODEL = "tiny-gemma3"
+NUMBERS = ("constant", "normal")
+"""Fills by the server's own numbers."""
 
 
 def add_engine_options(
     parser: argparse.ArgumentParser,
-    fills: tuple[str, ...] = ("constant", "normal"),
-    with_fill: bool = True,
+    fills: tuple[str, ...] = NUMBERS,
 ) -> None:
+    """`fills`: what `--fill` takes, the default first; none: the verb chooses fills in its own way."""
     parser.add_argument(
         "model",
         nargs="?",
@@ -31,10 +27,11 @@ def add_engine_options(
         help="a model as vLLM takes it (name on the hub, or folder), or a built-in one (see `decodebench recipes`; "
         "default: %(default)s)",
     )
-    if with_fill:
+    if fills:
         _add_fill_options(parser, fills)
     else:
         parser.set_defaults(fill_mean=None, fill_std=None)
+    parser.set_defaults(default_fill=next(iter(fills), None))
     parser.add_argument(
         AFTER,
         action="append",
@@ -60,11 +57,12 @@ def add_engine_options(
 
 
 def _add_fill_options(parser: argparse.ArgumentParser, fills: tuple[str, ...]) -> None:
+    pages = "donor copies pages of really prefilled prompts, " if "donor" in fills else ""
     parser.add_argument(
         "--fill",
         choices=fills,
-        default="constant",
-        help="what is written into the KV cache (default: %(default)s)",
+        help=f"what is written into the KV cache: {pages}constant and normal write numbers (default: {fills[0]}; "
+        "without it --fill-mean alone means constant, --fill-std normal)",
     )
     parser.add_argument("--fill-mean", type=_number, metavar="X", help="mean of the fill (default: 0.015)")
     parser.add_argument(
@@ -72,59 +70,32 @@ def _add_fill_options(parser: argparse.ArgumentParser, fills: tuple[str, ...]) -
     )
 
 
-def add_donor_options(parser: argparse.ArgumentParser) -> None:
-    donors = parser.add_argument_group("donors: really prefilled prompts whose KV pages fill the requests")
-    donors.add_argument(
-        "--donors",
-        type=int,
-        metavar="N",
-        help="how many, per data-parallel rank (default: one for every request of the largest batch, as far as the "
-        "workers' bank holds them)",
-    )
-    donors.add_argument(
-        "--donor-len",
-        type=int,
-        metavar="N",
-        help="tokens of each (default: 2048, more where a window needs it)",
-    )
-    donors.add_argument(
-        "--donor-text",
-        type=Path,
-        metavar="FILE",
-        help="text that they read (default: random ids for random weights, a text set of ours for real ones)",
-    )
-
-
-def donor_options_of(args: argparse.Namespace) -> "DonorOptions | None":
-    """What was asked of the donors; None without a donor fill."""
-    from decodebench.bench.donor_prompts import Text
-    from decodebench.bench.donors import DonorOptions
-
-    given = {"--donors": args.donors, "--donor-len": args.donor_len, "--donor-text": args.donor_text}
-    named = [option for option, value in given.items() if value is not None]
-    if args.fill != "donor":
-        if named:
-            raise UserError(f"{', '.join(named)}: the fill is {args.fill}", "add --fill donor")
-        return None
-    if args.donors is not None and not 1 <= args.donors <= MAX_DONORS:
-        raise UserError(f"--donors {args.donors}: must be 1 to {MAX_DONORS}")
-    if args.donor_len is not None and args.donor_len < 2:
-        raise UserError(f"--donor-len {args.donor_len}: must be at least 2")
-    text = Text.read(args.donor_text) if args.donor_text is not None else None
-    return DonorOptions(args.donors, args.donor_len, text)
+def content_of(args: argparse.Namespace) -> str:
+    """What fills the pages: what was asked for; numbers where only those were given; else the verb's default."""
+    if args.fill is not None:
+        return str(args.fill)
+    if args.fill_std:
+        return "normal"
+    if (args.fill_mean, args.fill_std) != (None, None):
+        return "constant"
+    return str(args.default_fill)
 
 
 def connector_config_of(args: argparse.Namespace) -> Mapping[str, object]:
     """The connector's settings (`kv_connector_extra_config`) that the fill options ask for."""
-    if args.fill == "donor" and (args.fill_mean, args.fill_std) != (None, None):
+    content = content_of(args)
+    if content == "donor" and (args.fill_mean, args.fill_std) != (None, None):
         raise UserError(
-            "--fill-mean and --fill-std are of a made-up fill", "leave them out with --fill donor"
+            "--fill-mean and --fill-std are of a fill by numbers, not of --fill donor",
+            "leave them out, or leave out --fill donor",
         )
-    if args.fill == "constant" and args.fill_std:
-        raise UserError(f"--fill-std {args.fill_std:g}: a constant fill has no spread", "add --fill normal")
+    if content == "constant" and args.fill_std:
+        raise UserError(f"--fill-std {args.fill_std:g}: a constant fill has no spread", "use --fill normal")
     if args.fill_std is not None and args.fill_std < 0:
         raise UserError(f"--fill-std {args.fill_std:g}: must not be negative")
-    std = 0.0 if args.fill != "normal" else (args.fill_std or 0.015)
+    if content == "normal" and args.fill_std == 0:
+        raise UserError("--fill-std 0: a normal fill without spread is a constant one", "use --fill constant")
+    std = 0.0 if content != "normal" else (args.fill_std or 0.015)
     return {"fill_mean": 0.015 if args.fill_mean is None else args.fill_mean, "fill_std": std}
 
 

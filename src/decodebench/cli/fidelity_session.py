@@ -8,23 +8,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from decodebench.bench.donor_prompts import Text
-from decodebench.bench.donors import DonorOptions
 from decodebench.bench.fidelity_runner import FidelityRunner, FidelitySettings, ServerPlan
-from decodebench.bench.grid import grid
 from decodebench.bench.host import describe_host
 from decodebench.bench.launches import started
 from decodebench.bench.stopping import FIRST_LOOK
-from decodebench.bench.window_plan import MIN_WINDOW_STEPS, WINDOW_STEPS
+from decodebench.cli.donor_options import named_donor_options, read_donors
 from decodebench.cli.engine_options import command_of
 from decodebench.cli.fidelity import FILLS
-from decodebench.cli.run_arguments import parse_seconds, parse_share
+from decodebench.cli.measure_options import read_measured, require_at_least
 from decodebench.connector.params import MAX_DONORS
 from decodebench.engine.preflight import preflight
 from decodebench.engine.recipes import names as recipe_names
 from decodebench.engine.redact import Redactor, secrets_in
 from decodebench.errors import EXIT_NO_VALID_POINT, EXIT_OK, UserError
-from decodebench.kv.units import parse_counts
 from decodebench.report.fidelity import print_fidelity
 from decodebench.report.progress import Moment, Progress
 from decodebench.report.terminal import console_for
@@ -49,30 +45,19 @@ def read(args: argparse.Namespace) -> FidelityRequest:
     for fill in fills:
         if fill not in FILLS:
             raise UserError(f"--fills {fill!r}: no such fill", f"choose from {', '.join(FILLS)}")
-    window_steps = WINDOW_STEPS if args.window_steps is None else args.window_steps
-    for option, value, least in (
-        ("--max-rounds", args.max_rounds, FIRST_LOOK),
-        ("--seed", args.seed, 0),
-        ("--window-steps", window_steps, MIN_WINDOW_STEPS),
-        ("--donor-len", args.donor_len, 2),
-    ):
-        if value is not None and value < least:
-            raise UserError(f"{option} {value}: must be at least {least}")
-    if "donor" not in fills and (args.donors or args.donor_len or args.donor_text):
-        raise UserError("--donors, --donor-len and --donor-text are of a donor fill", "add donor to --fills")
-    text = Text.read(args.donor_text) if args.donor_text is not None else None
-    if text is not None and len(text.paragraphs) < 2:
-        raise UserError(f"--donor-text {args.donor_text}: one paragraph cannot be halved", "add blank lines")
+    measured = read_measured(args)
+    require_at_least("--max-rounds", args.max_rounds, FIRST_LOOK)
+    if "donor" not in fills and (named := named_donor_options(args)):
+        raise UserError(f"{named}: no fill from donors is compared", "add donor to --fills")
+    assert measured.max_time_s is not None, "--max-time has a default"
     settings = FidelitySettings(
-        points=grid(
-            parse_counts(args.batch_size, "--batch-size"), parse_counts(args.context_len, "--context-len")
-        ),
-        precision=parse_share(args.precision, "--precision"),
+        points=measured.points,
+        precision=measured.precision,
         max_rounds=args.max_rounds,
-        max_time_s=parse_seconds(args.max_time, "--max-time"),
-        seed=args.seed,
-        window_steps=window_steps,
-        donors=DonorOptions(None, args.donor_len, text),
+        max_time_s=measured.max_time_s,
+        seed=measured.seed,
+        window_steps=measured.window_steps,
+        donors=read_donors(args, None, halved=True),
         donor_counts=_donor_counts(args.donors),
     )
     return FidelityRequest(args, settings, fills, args.out or default_directory(f"{args.model}-fidelity"))

@@ -10,13 +10,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from decodebench.cli.engine_options import add_donor_options, add_engine_options
+from decodebench.cli.donor_options import add_donor_options
+from decodebench.cli.engine_options import NUMBERS, add_engine_options
+from decodebench.cli.measure_options import add_effort_options, add_grid_options, add_output_options
 
 if TYPE_CHECKING:
     from decodebench.results.schema import RunDocument
-
-DEFAULT_BATCH_SIZES = "1,8"
-DEFAULT_CONTEXT_LENS = "1k,4k"
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -25,33 +24,27 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="measure the decode step time of a grid of batch sizes and context lengths",
         epilog="Everything after `--` goes to `vllm serve` unchanged.",
     )
-    add_engine_options(parser, ("constant", "normal", "donor"))
+    add_engine_options(parser, ("donor", *NUMBERS))
     add_donor_options(parser)
-    grid = parser.add_argument_group("what is measured")
+    grid = add_grid_options(parser, "what is measured", batch_sizes="1,8", context_lens="1k,4k")
     grid.add_argument(
-        "--batch-size",
-        metavar="N,...",
-        default=DEFAULT_BATCH_SIZES,
-        help="requests decoding together, per data-parallel rank (default: %(default)s)",
+        "--fidelity",
+        action="store_true",
+        help="behind the grid, measure the error of the fill against real prefill: at the largest batch at which a "
+        "real prefill fits and its shortest context, for at most 5 minutes and a quarter of --max-time",
     )
     grid.add_argument(
-        "--context-len",
-        metavar="N,...",
-        default=DEFAULT_CONTEXT_LENS,
-        help="KV tokens that a request reads in a step: 4k is 4,000, 4K is 4,096 (default: %(default)s)",
+        "--audit",
+        action="store_true",
+        help="before every release, read the filled pages back and prove that they hold what was written and that no "
+        "other page has changed",
     )
-    grid.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="of prompts and order (default: %(default)s)"
-    )
-    grid.add_argument(
-        "--window-steps", type=int, metavar="N", help="steps measured in a repeat (default: 64)"
-    )
-    effort = parser.add_argument_group("how long it is measured")
-    effort.add_argument(
-        "--precision",
-        metavar="P",
-        default="0.02",
-        help="stop when the interval's half-width is at most this share of the mean: 0.02 or 2%% (default: 2%%)",
+    effort = add_effort_options(
+        parser,
+        "how long it is measured",
+        precision="0.02",
+        precise="the half-width of the interval, as a share of the mean,",
+        max_time=None,
     )
     effort.add_argument(
         "--require-precision", action="store_true", help="exit with code 4 if a point misses the precision"
@@ -62,19 +55,17 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     effort.add_argument(
         "--launches", type=int, default=1, metavar="N", help="server starts (default: %(default)s)"
     )
-    effort.add_argument("--max-time", metavar="T", help="end after this time: 300, 5m, 2h (default: none)")
     effort.add_argument(
         "--stall-timeout",
         metavar="T",
         default="5m",
         help="give a repeat up when nothing moves (default: %(default)s)",
     )
-    where = parser.add_argument_group("where it runs, and where results go")
-    where.add_argument(
-        "--url", metavar="URL", help="measure a server that runs already (see `decodebench serve`)"
+    where = add_output_options(
+        parser, "where it runs, and where results go", directory="decodebench-results/TIME-MODEL"
     )
     where.add_argument(
-        "--out", type=Path, metavar="DIR", help="results (default: decodebench-results/TIME-MODEL)"
+        "--url", metavar="URL", help="measure a server that runs already (see `decodebench serve`)"
     )
     where.add_argument("--resume", type=Path, metavar="DIR", help="go on with a run that ended early")
     where.add_argument(
@@ -83,9 +74,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     where.add_argument("--config", type=Path, metavar="FILE", help="options from a TOML or JSON file")
     where.add_argument(
         "--dry-run", action="store_true", help="say what would be measured and what fits; start nothing"
-    )
-    where.add_argument(
-        "--json", action="store_true", help="print the result as one JSON document in the last line"
     )
 
 

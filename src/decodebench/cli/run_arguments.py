@@ -16,19 +16,18 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from decodebench.bench.donor_set import DonorOptions
 from decodebench.bench.grid import GridPoint, grid
 from decodebench.bench.settings import Settings
 from decodebench.bench.stopping import Stopping
-from decodebench.bench.window_plan import MIN_WINDOW_STEPS, WINDOW_STEPS
-from decodebench.cli.engine_options import connector_config_of, donor_options_of
+from decodebench.cli.donor_options import named_donor_options, read_donors
+from decodebench.cli.engine_options import connector_config_of, content_of
+from decodebench.cli.measure_options import parse_seconds, read_measured, require_at_least
 from decodebench.engine.composition import AFTER, BEFORE
 from decodebench.engine.redact import HIDDEN, Redactor, secrets_in
 from decodebench.errors import UserError
-from decodebench.kv.units import parse_counts
 from decodebench.results.provenance import Fill
 from decodebench.results.store import Store
-
-_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,47 +79,24 @@ def read(args: argparse.Namespace) -> RunRequest:
     )
 
 
-def parse_seconds(text: str, option: str) -> float:
-    """`300`, `300s`, `5m`, `2h` in seconds."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip(), re.ASCII)
-    seconds = float(found[1]) * _UNITS[found[2]] if found else 0.0
-    if seconds <= 0:
-        raise UserError(f"{option} {text!r} is not a time above 0", "write it as 300, 5m or 2h")
-    return seconds
-
-
-def parse_share(text: str, option: str) -> float:
-    """`0.02` or `2%`, between 0 and 1."""
-    found = re.fullmatch(r"(\d*\.?\d+)(%?)", text.strip(), re.ASCII)
-    share = float(found[1]) / (100 if found[2] else 1) if found else 0.0
-    if not 0 < share < 1:
-        raise UserError(f"{option} {text!r} is not a share between 0 and 1", "write it as 0.02 or 2%")
-    return share
-
-
 def _settings(args: argparse.Namespace) -> Settings:
-    window_steps = WINDOW_STEPS if args.window_steps is None else args.window_steps
-    for option, value, least in (
-        ("--launches", args.launches, 1),
-        ("--seed", args.seed, 0),
-        ("--window-steps", window_steps, MIN_WINDOW_STEPS),
-    ):
-        if value < least:
-            raise UserError(f"{option} {value}: must be at least {least}")
-    donors = donor_options_of(args)
+    require_at_least("--launches", args.launches, 1)
+    measured, donors = read_measured(args), _donors(args)
     settings = Settings(
-        batch_sizes=parse_counts(args.batch_size, "--batch-size"),
-        context_lens=parse_counts(args.context_len, "--context-len"),
-        precision=parse_share(args.precision, "--precision"),
+        batch_sizes=measured.batch_sizes,
+        context_lens=measured.context_lens,
+        precision=measured.precision,
         require_precision=args.require_precision,
         max_repeats=args.max_repeats,
         launches=args.launches,
-        seed=args.seed,
-        max_time_s=parse_seconds(args.max_time, "--max-time") if args.max_time is not None else None,
-        window_steps=window_steps,
+        seed=measured.seed,
+        max_time_s=measured.max_time_s,
+        window_steps=measured.window_steps,
         stall_timeout_s=parse_seconds(args.stall_timeout, "--stall-timeout"),
-        fill=Fill(content=args.fill, params=_fill_params(args)),
+        fill=Fill(content=content_of(args), params=_fill_params(args)),
         donors=donors,
+        audit=args.audit,
+        fidelity=args.fidelity,
     )
     try:
         Stopping(settings.precision, settings.max_repeats)
@@ -129,10 +105,27 @@ def _settings(args: argparse.Namespace) -> Settings:
     return settings
 
 
+def _donors(args: argparse.Namespace) -> DonorOptions | None:
+    """What was asked of the donors; None without a donor fill."""
+    content, named = content_of(args), named_donor_options(args)
+    if content == "donor":
+        return read_donors(args, args.donors, halved=args.fidelity)
+    if named and args.fill is None:
+        raise UserError(
+            f"{named} cannot go with --fill-mean and --fill-std, which ask for a fill by numbers",
+            "leave out either",
+        )
+    if named:
+        raise UserError(
+            f"{named}: the fill is {content}", "leave them out, or use --fill donor (the default)"
+        )
+    return None
+
+
 def _fill_params(args: argparse.Namespace) -> dict[str, JsonValue]:
     """What a result says of the fill, and what must be equal for two runs to be one."""
     config = connector_config_of(args)
-    if args.fill == "donor":
+    if content_of(args) == "donor":
         text = args.donor_text
         digest = hashlib.sha256(text.read_bytes()).hexdigest()[:16] if text is not None else None
         return {"donors": args.donors, "donor_len": args.donor_len, "donor_text": digest, "seed": args.seed}

@@ -12,7 +12,8 @@ from decodebench import __version__
 from decodebench.bench.host import describe_host
 from decodebench.bench.launches import attached, started
 from decodebench.bench.resume import Earlier, is_complete
-from decodebench.bench.runner import Launch, Runner
+from decodebench.bench.runner import Runner
+from decodebench.bench.running import Launch
 from decodebench.cli.run import exit_code, show
 from decodebench.cli.run_arguments import RunRequest
 from decodebench.engine.command import EngineCommand
@@ -116,6 +117,8 @@ def _fingerprint(request: RunRequest, command: EngineCommand | None) -> dict[str
         "engine_args": list(request.args.engine_args),
         "connectors": list(command.siblings.names) if command else [],
         "fill": {"content": settings.fill.content, **settings.fill.params},
+        "audit": settings.audit,
+        "fidelity": settings.fidelity,
         "batch_sizes": list(settings.batch_sizes),
         "context_lens": list(settings.context_lens),
         "seed": settings.seed,
@@ -142,6 +145,7 @@ def _document(
         settings=request.settings.record(),
         points=earlier.points if earlier is not None else (),
         donors=earlier.donors if earlier is not None else (),
+        fidelity_reason=earlier.fidelity_reason if earlier is not None else None,
     )
 
 

@@ -5,21 +5,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from decodebench.report.notes import donor_line, engine_line
+from decodebench.report.content import NOT_MEASURED, donor_line
+from decodebench.report.notes import engine_line
 from decodebench.report.units import Formatter, count, percent, time_formatter
 from decodebench.results.fidelity import Arm, Comparison, FidelityDocument, FidelityPoint
 
-NOT_MEASURED = "not measured"
-_TITLES = (
-    "batch",
-    "context",
-    "fill",
-    "error",
-    "95 % interval",
-    "distinct\ntokens",
-    "of real\nprefill",
-    "rounds",
-)
+_TITLES = ("batch", "context", "fill", "error", "95 % interval", "distinct\ntokens", "of real\nprefill")
+_EXPERTS = ("distinct\nexperts", "of real\nprefill")
 
 
 def print_fidelity(document: FidelityDocument, console: Console) -> None:
@@ -28,14 +20,16 @@ def print_fidelity(document: FidelityDocument, console: Console) -> None:
     arms = [arm for each in compared for arm in (each.real, each.filled) if arm is not None]
     time = time_formatter([arm.step_time_ns for arm in arms])
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    for title in (*_TITLES, f"step ({time.unit})\nreal", "\nfilled"):
+    experts = _EXPERTS if any(arm.distinct_experts is not None for arm in arms) else ()
+    titles = (*_TITLES, *experts, "rounds", f"step ({time.unit})\nreal", "\nfilled")
+    for title in titles:
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("\nnote", overflow="fold")
     for point in document.points:
         for each in point.comparisons:
-            table.add_row(*_cells(point, each, time), _note(each))
+            table.add_row(*_cells(point, each, time, with_experts=bool(experts)), _note(each))
         if not point.comparisons:
-            empty = ["-"] * (len(_TITLES) + 2 - 4)
+            empty = ["-"] * (len(titles) - 4)
             table.add_row(
                 str(point.batch_size), count(point.context_len), "-", NOT_MEASURED, *empty, point.reason or ""
             )
@@ -44,7 +38,7 @@ def print_fidelity(document: FidelityDocument, console: Console) -> None:
         console.print(Text(line))
 
 
-def _cells(point: FidelityPoint, each: Comparison, time: Formatter) -> list[str]:
+def _cells(point: FidelityPoint, each: Comparison, time: Formatter, *, with_experts: bool) -> list[str]:
     return [
         str(point.batch_size),
         count(point.context_len),
@@ -53,6 +47,7 @@ def _cells(point: FidelityPoint, each: Comparison, time: Formatter) -> list[str]
         "-" if each.low is None or each.high is None else f"{each.low:+.1%} to {each.high:+.1%}",
         _distinct(each.filled),
         _distinct(each.real),
+        *([_experts(each.filled), _experts(each.real)] if with_experts else []),
         str(each.rounds),
         "-" if each.real is None else time(each.real.step_time_ns),
         "-" if each.filled is None else time(each.filled.step_time_ns),
@@ -67,6 +62,10 @@ def _note(each: Comparison) -> str:
 
 def _distinct(arm: Arm | None) -> str:
     return "-" if arm is None else f"{arm.distinct_tokens:.1f}"
+
+
+def _experts(arm: Arm | None) -> str:
+    return "-" if arm is None or arm.distinct_experts is None else f"{arm.distinct_experts:.1f}"
 
 
 def _notes(document: FidelityDocument, compared: list[Comparison]) -> list[str]:

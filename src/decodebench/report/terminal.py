@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from decodebench.report.content import error_with_interval
 from decodebench.report.notes import notes
 from decodebench.report.units import Formatter, count, number_formatter, time_formatter
 from decodebench.results.metrics import METRICS
@@ -114,6 +115,9 @@ def _columns(document: RunDocument) -> list[Column]:
         _figure("output_tokens_per_s", points),
         _figure("output_tokens_per_s_per_device", points, rank=2) if several_devices else None,
         Column("repeats", lambda point: str(point.repeats), rank=2),
+        Column("error against\nreal prefill", lambda point: error_with_interval(point.fidelity), rank=1)
+        if document.settings.fidelity
+        else None,
     ]
     return [column for column in columns if column is not None]
 

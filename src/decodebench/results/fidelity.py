@@ -23,6 +23,10 @@ class Arm(Record):
     """KV tokens a request read in a step, mean."""
     distinct_tokens: float
     """Different output tokens among those that the requests put out at the same place of their output, mean."""
+    distinct_experts: float | None = None
+    """Different experts that the requests of a rank were routed to in one step and layer, mean over
+    steps and layers. Absent: the server does not tell, which it does with `--enable-return-routed-experts` (vLLM 0.32,
+    model runner V2)."""
 
 
 class Comparison(Record):
@@ -49,6 +53,13 @@ class Comparison(Record):
     @property
     def half_width(self) -> float | None:
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
+
+
+class PointFidelity(Comparison):
+    """A fill against real prefill, measured by `run --fidelity` behind the grid, at one point of it."""
+
+    duration_ns: Nanoseconds = 0
+    """What it took, warm-up cohorts included; no measurement contains it."""
 
 
 class FidelityPoint(Record):

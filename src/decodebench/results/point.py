@@ -4,6 +4,8 @@ from typing import Any, Self
 
 from pydantic import JsonValue, model_validator
 
+from decodebench.results.audit import AuditProof
+from decodebench.results.fidelity import PointFidelity
 from decodebench.results.model import Nanoseconds, Record, metric_field
 from decodebench.results.provenance import Provenance
 from decodebench.results.status import Status
@@ -61,6 +63,8 @@ class RepeatDetail(Record):
     preemptions: int = 0
     filled: dict[str, JsonValue] | None = None
     """What the workers reported to have written, beside what the plan of the blocks says."""
+    audit: AuditProof | None = None
+    """What reading it back proved; absent: the run did not ask (`--audit`), or the cohort did not come so far."""
 
 
 class Point(Record):
@@ -104,6 +108,10 @@ class Point(Record):
     window: PlannedWindow | None = None
     window_note: str | None = None
     """What to know about the window, e.g. that it was moved to end within max_model_len."""
+    audit: AuditProof | None = None
+    """The sum over all audited cohorts of the point, thrown away ones and invalid ones included."""
+    fidelity: PointFidelity | None = None
+    """How far its fill is from real prefill; absent: not measured here."""
     provenance: Provenance = Provenance()
     repeat_details: tuple[RepeatDetail, ...] = ()
 

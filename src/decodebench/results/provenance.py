@@ -128,3 +128,7 @@ class Settings(Record):
     max_time_s: float | None = None
     window_steps: int | None = None
     """Length of the window, if it was asked for."""
+    audit: bool = False
+    """Whether every fill was read back and proved."""
+    fidelity: bool = False
+    """Whether the fill was to be compared with real prefill at a point."""

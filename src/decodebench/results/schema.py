@@ -58,6 +58,8 @@ class RunDocument(Record):
     points: tuple[Point, ...] = ()
     donors: tuple[DonorPhase, ...] = ()
     """One a server start of a run whose fill is `donor`."""
+    fidelity_reason: str | None = None
+    """Why `--fidelity` was measured at no point."""
 
     def to_json(self, indent: int | None = 2) -> str:
         """The document as JSON text; with `indent=None` on one line, as `--json` prints it."""

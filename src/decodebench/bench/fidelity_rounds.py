@@ -1,0 +1,185 @@
+"""Rounds on one server: cohorts that are really prefilled take turns with cohorts of each fill, until it is enough.
+
+Both `decodebench fidelity` and `run --fidelity` measure here, and only here.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from decodebench.bench.client import Client, CohortRequest, RequestFailed, Target
+from decodebench.bench.donor_prompts import Text
+from decodebench.bench.facts import EngineFacts
+from decodebench.bench.fidelity import REAL, Figures, Mode, Round, Spoiled, compare, figures_of, real_plan
+from decodebench.bench.grid import GridPoint
+from decodebench.bench.outcome import Outcome
+from decodebench.bench.point_state import PointPlan
+from decodebench.bench.prompts import PromptSource
+from decodebench.bench.running import Running
+from decodebench.bench.stopping import Stopping
+from decodebench.bench.text_prompts import TextPrompts
+from decodebench.bench.tokenizer import tokenised
+from decodebench.bench.window_plan import WindowPlan
+from decodebench.connector.limits import Limits
+from decodebench.report.progress import Moment, Progress
+from decodebench.results.fidelity import Comparison
+
+COHORT_TIMEOUT_S = 600.0
+STALL_TIMEOUT_S = 300.0
+MOST_SPOILED = 2
+"""A point is given up when it has more than this many spoiled rounds for every one that counts, and ten in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """When the rounds of a point are enough."""
+
+    precision: float  # half-width of an error's interval, a share of the step time
+    max_rounds: int
+    deadline: float  # on the monotonic clock, seconds
+
+    @property
+    def looks(self) -> tuple[int, ...]:
+        """Rounds after which an error may be found precise enough."""
+        return tuple(Stopping(self.precision, self.max_rounds).looks())
+
+
+@dataclass(slots=True, eq=False)
+class Compared:
+    """A point on one server."""
+
+    point: GridPoint
+    window: WindowPlan
+    rounds: list[Round] = field(default_factory=list)
+    longest_s: float = 0.0  # of its rounds
+
+    @property
+    def spoiled(self) -> int:
+        return sum(any(isinstance(arm, Spoiled) for arm in each.arms.values()) for each in self.rounds)
+
+
+def real_misfit(plan: PointPlan, batch: int, limits: Limits) -> str | None:
+    """Why requests that are filled, or such that are really prefilled, do not fit at a point; None if both do."""
+    if plan.misfit is not None or plan.window is None:
+        return plan.misfit or "there is no window"
+    real = real_plan(plan.window, batch, limits)
+    return limits.misfit([real.prompt_len + real.max_tokens] * batch)
+
+
+def prompts_of(
+    target: Target, facts: EngineFacts, read: Text | None, seed: int
+) -> PromptSource | TextPrompts:
+    """Where the prompts of all arms come from: a text, or random ids."""
+    if read is not None:
+        return TextPrompts(seed, tokenised(target, read))
+    return PromptSource.of(seed, facts.first["vocab_size"], facts.first["special_token_ids"])
+
+
+class Rounds:
+    """The rounds of one server.
+
+    Args:
+        name: goes before cache salts; nothing else on the server has it.
+        fills: the arms beside real prefill.
+    """
+
+    def __init__(
+        self,
+        running: Running,
+        facts: EngineFacts,
+        prompts: PromptSource | TextPrompts,
+        fills: Sequence[Mode],
+        effort: Effort,
+        progress: Progress,
+        *,
+        name: str,
+        launch: int,
+        seed: int,
+    ) -> None:
+        self._facts = facts
+        self._modes = (Mode(REAL), *fills)
+        self._effort = effort
+        self._progress = progress
+        self._launch = launch
+        self._seed = seed
+        self._prompts = 0
+        self._clients = {
+            is_real: Client(
+                running.target,
+                prompts,
+                salt=f"{name}-{'real' if is_real else 'filled'}",
+                check=running.check,
+                on_activity=lambda _: None,
+            )
+            for is_real in (True, False)
+        }
+
+    def run(self, points: Sequence[Compared], on_round: Callable[[Compared], None]) -> None:
+        """Measure until every error is precise enough, or time, rounds or patience are over."""
+        for point in points:  # the first cohort of a batch size warms the engine up
+            self._show("warming up for the comparison", point, None)
+            for mode in self._modes:
+                self._cohort(mode, point)
+        turn = 0
+        while ready := [point for point in points if self._needs_more(point) and self._has_time(point)]:
+            for point in ready:
+                if self._has_time(point):
+                    self._round(point, turn)
+                    on_round(point)
+            turn += 1
+
+    def comparisons(self, point: Compared) -> tuple[Comparison, ...]:
+        """Every fill against real prefill, over the rounds so far."""
+        return tuple(
+            compare(mode.name, self._launch, point.rounds) for mode in self._modes if not mode.is_real
+        )
+
+    def _round(self, point: Compared, turn: int) -> None:
+        self._show("comparing with real prefill", point, turn)
+        begun = time.monotonic()
+        order = list(self._modes)
+        Random(f"{self._seed}/{self._launch}/{point.point.index}/{turn}").shuffle(order)
+        point.rounds.append(Round({mode.name: self._cohort(mode, point) for mode in order}))
+        point.longest_s = max(point.longest_s, time.monotonic() - begun)
+
+    def _cohort(self, mode: Mode, point: Compared) -> Figures | Spoiled:
+        size, facts = point.point.batch_size, self._facts
+        cohort = CohortRequest(
+            name=f"f{self._launch}-{self._prompts}",
+            size=size,
+            ranks=len(facts.ranks),
+            plan=real_plan(point.window, size, facts.limits) if mode.is_real else point.window,
+            first_prompt=self._prompts,
+            timeout_s=COHORT_TIMEOUT_S,
+            stall_timeout_s=STALL_TIMEOUT_S,
+            donors=mode.donors,
+            prefill=mode.is_real,
+            with_tokens=True,
+        )
+        self._prompts += size * cohort.ranks
+        try:
+            answers = self._clients[mode.is_real].send(cohort)
+        except RequestFailed as error:
+            return Spoiled(str(error))
+        outcome = Outcome.of(self._launch, cohort, answers, facts.limits, facts.filled_groups)
+        return figures_of(cohort, answers, outcome)
+
+    def _needs_more(self, point: Compared) -> bool:
+        found = self.comparisons(point)
+        valid = min(each.rounds for each in found)
+        if valid >= self._effort.max_rounds:
+            return False
+        if point.spoiled >= 10 and point.spoiled > MOST_SPOILED * valid:
+            return False
+        widths = [each.half_width for each in found]
+        precise = all(width is not None and width <= self._effort.precision for width in widths)
+        return not (precise and valid in self._effort.looks)
+
+    def _has_time(self, point: Compared) -> bool:
+        """Whether another round would end before the deadline, as far as is known."""
+        return 0 < self._effort.deadline - time.monotonic() >= point.longest_s
+
+    def _show(self, doing: str, point: Compared, turn: int | None) -> None:
+        left_s = self._effort.deadline - time.monotonic()
+        self._progress.show(Moment(doing, point=str(point.point), repeat=turn, left_s=left_s))
