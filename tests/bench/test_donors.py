@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodebench.bench.client import Answer, CohortRequest
+from decodebench.bench.client import Answer, CohortRequest, Target
 from decodebench.bench.donor_prompts import FIRST, Text, Unreadable, random_ids, text_ids
 from decodebench.bench.donor_set import DonorOptions, DonorSet
+from decodebench.bench.donors import prefill_donors
 from decodebench.bench.outcome import Outcome
 from decodebench.bench.prompts import PromptSource
 from decodebench.bench.window_plan import WindowPlan
 from decodebench.connector.limits import Limits
-from decodebench.errors import EngineFailed, UserError
+from decodebench.errors import UserError
 from decodebench.kv.blocks import GroupShape, blocks_filled
 
 SOURCE = PromptSource.of(0, 4096, [0, 1, 2])
@@ -120,10 +121,37 @@ def test_the_length_of_a_donor_fits_window_prompt_and_model(asked, known, longes
     assert DonorOptions(length=asked).length_on(known, longest) == length
 
 
-@pytest.mark.parametrize("asked", [600, 8192])
-def test_a_donor_too_short_for_the_window_or_too_long_for_the_model_is_refused(asked):
-    with pytest.raises(EngineFailed, match=f"--donor-len {asked}"):
+@pytest.mark.parametrize(
+    ("asked", "limit"), [(600, "at least 1023"), (8192, "max_model_len 8192, .* at most 8191")]
+)
+def test_a_donor_too_short_for_the_window_or_too_long_for_the_model_is_wrong_input(asked, limit):
+    with pytest.raises(UserError, match=f"--donor-len {asked}: .*{limit}") as refused:
         DonorOptions(length=asked).length_on(facts(), 4000)
+    assert "ask for 1023 to 8191 tokens" in refused.value.next_step
+
+
+@pytest.mark.parametrize(
+    ("bank", "why"), [({}, "its version 0.0.1 keeps none"), ({"donor_bank": {"limit_bytes": 0}}, "is 0")]
+)
+def test_a_server_that_cannot_hold_donors_is_one_message_that_names_the_fill_and_the_way_out(bank, why):
+    first = {"connector": {"version": "0.0.1"}} | bank
+    server = SimpleNamespace(ranks=(first,), first=first)
+    with pytest.raises(
+        UserError, match=f"--fill donor .*http://there.* cannot hold donors: .*{why}"
+    ) as refused:
+        prefill_donors(
+            Target("http://there", "m"),
+            server,
+            DonorOptions(),
+            text=None,
+            batch=1,
+            longest=100,
+            seed=0,
+            launch=0,
+            name="d",
+            check=lambda: None,
+        )
+    assert "--fill constant" in refused.value.next_step
 
 
 LIMITS = Limits(

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from decodebench.bench.verify import verify
+from decodebench.results.audit import AuditProof
 from decodebench.results.parquet import RankSteps, RepeatKey
 from decodebench.results.point import Point, RepeatDetail
 from decodebench.results.schema import RunDocument, RunStatus
@@ -203,3 +204,14 @@ def test_steps_made_faster_do_not_give_the_stored_figures(run: RunDocument, stor
     cohorts = [(key, tuple(faster(rank) for rank in ranks)) for key, ranks in store.repeats()]
     fields = {mismatch.field for mismatch in verify(run, cohorts).mismatches}
     assert {"duration_ns", "step_time_ns", "output_tokens_per_s"} <= fields
+
+
+def test_an_audit_that_a_valid_repeat_contradicts_or_that_does_not_add_up_is_found(
+    run: RunDocument, store: Store
+) -> None:
+    sound, faulty = AuditProof(pages=(30, 5)), AuditProof(pages=(30, 5), mismatches=2)
+    proved = with_point(with_repeat(run, 1, audit=sound), audit=sound)
+    assert mismatches(proved, store) == []
+    assert any("| audit" in each for each in mismatches(with_point(proved, audit=faulty), store))
+    damaged = with_point(with_repeat(run, 1, audit=faulty), audit=faulty)
+    assert any("repeat 1 | audit" in each for each in mismatches(damaged, store))

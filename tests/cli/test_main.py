@@ -53,7 +53,7 @@ def test_the_first_double_dash_parts_our_arguments_from_the_engines():
         (["serve", "--startup-timeout", "soon"], "'soon' is not a number of seconds"),
         (["serve", "--startup-timeout", "-1"], "--startup-timeout"),
         (["serve", "--fill", "zeros"], "--fill"),
-        (["serve", "--fill-std", "0.1"], "--fill normal"),
+        (["serve", "--fill", "constant", "--fill-std", "0.1"], "--fill normal"),
         (["serve", "--fill", "normal", "--fill-std", "-1"], "must not be negative"),
         (["serve", "a", "b"], "unexpected argument 'b'"),
         (["serve", "--nonsense"], "unknown option --nonsense"),

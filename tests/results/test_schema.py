@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from decodebench.errors import UserError
+from decodebench.results.audit import AuditProof
+from decodebench.results.fidelity import Arm, PointFidelity
 from decodebench.results.point import Point, StepTime
+from decodebench.results.provenance import Settings
 from decodebench.results.schema import RunDocument, parse
 from decodebench.results.status import Status
 from tests.results.documents import document, other_point, valid_point
@@ -19,12 +22,50 @@ SCHEMA_FILE = Path(__file__).parents[2] / "docs" / "schema" / "run-1.json"
 
 def test_the_published_schema_is_the_models_schema() -> None:
     published = json.loads(SCHEMA_FILE.read_text())
-    assert published == RunDocument.published_schema(), "python -m decodebench.results.schema > docs/schema/run-1.json"
+    assert published == RunDocument.published_schema(), (
+        "python -m decodebench.results.schema > docs/schema/run-1.json"
+    )
 
 
 def test_a_document_conforms_to_the_published_schema() -> None:
     run = document("out", valid_point(0, 2), other_point(1, Status.FAILED, "the engine died"))
     jsonschema.validate(json.loads(run.to_json()), json.loads(SCHEMA_FILE.read_text()))
+
+
+def proved_and_compared() -> RunDocument:
+    arm = Arm(step_time_ns=50_000_000, measured_context=1000, distinct_tokens=15.6, distinct_experts=40.5)
+    found = PointFidelity(
+        fill="donor",
+        launch=0,
+        rounds=5,
+        error=0.01,
+        low=-0.02,
+        high=0.04,
+        real=arm,
+        filled=arm,
+        duration_ns=10**9,
+    )
+    proof = AuditProof(pages=(30, 5), unowned_pages=200, unowned_changed=None, duration_ns=10**8)
+    point = valid_point(0, 2).model_copy(update={"fidelity": found, "audit": proof})
+    return document(
+        "out", point, settings=Settings(batch_sizes=(2,), context_lens=(1000,), audit=True, fidelity=True)
+    )
+
+
+def test_a_point_with_audit_and_fidelity_conforms_and_reads_back() -> None:
+    run = proved_and_compared()
+    jsonschema.validate(json.loads(run.to_json()), json.loads(SCHEMA_FILE.read_text()))
+    assert parse(run.to_json(), "run.json") == run
+
+
+def test_a_document_from_before_there_were_audit_and_fidelity_is_read() -> None:
+    raw = json.loads(proved_and_compared().to_json())
+    del raw["fidelity_reason"], raw["settings"]["audit"], raw["settings"]["fidelity"]
+    for point in raw["points"]:
+        del point["audit"], point["fidelity"]
+        for detail in point["repeat_details"]:
+            del detail["audit"]
+    assert parse(json.dumps(raw), "run.json").points[0].audit is None
 
 
 def test_a_document_reads_back_as_it_was_written() -> None:
