@@ -16,16 +16,17 @@ from tests.e2e.test_run import SCHEMA, assert_ended_well
 pytest.importorskip("vllm", reason="runs vLLM's own server")
 pytestmark = pytest.mark.engine
 
+FIDELITY_SCHEMA = SCHEMA.with_name("fidelity-1.json")
 BATCH = 4
 
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory):
-    """A grid filled from donors; the longer context is longer than a donor."""
+    """A grid filled from donors, the default; the longer context is longer than a donor."""
     command = Command(
         tmp_path_factory.mktemp("donors"),
         "run",
-        *("--fill", "donor", "--donor-len", "640"),
+        *("--donor-len", "640"),
         *("--batch-size", f"2,{BATCH}", "--context-len", "500,900", "--window-steps", "8"),
         *("--max-repeats", "5", "--max-time", "4m", "--json"),
         *("--", *SMALL_POOL),
@@ -74,7 +75,7 @@ def run_on(server, tmp_path: Path, *args: str) -> Command:
     return Command(
         tmp_path,
         "run",
-        *("--url", server.target.base_url, "--fill", "donor", "--donor-len", "640", *args),
+        *("--url", server.target.base_url, "--donor-len", "640", *args),
         *("--batch-size", "4", "--context-len", "500", "--window-steps", "8"),
         *("--max-repeats", "5", "--max-time", "1m", "--json"),
     )
@@ -101,9 +102,19 @@ def test_a_server_that_runs_already_keeps_no_donor_of_a_text(server, tmp_path):
 @on(GEMMA3)
 def test_more_donors_than_a_bank_holds_are_refused_with_numbers_and_none_is_kept(server, tmp_path):
     command = run_on(server, tmp_path, "--donors", "4096")
-    assert command.wait() == 3
+    assert command.wait() == 2
     assert "--donors 4096: the bank of a worker has room for" in command.stderr
+    assert "ask for at most" in command.stderr
+    assert command.stored["status"] == "failed"
     assert donors_held(server) == {}
+
+
+@on(GEMMA3)
+def test_donors_too_long_for_the_server_are_wrong_input(server, tmp_path):
+    command = run_on(server, tmp_path, "--donor-len", "1000000")
+    assert command.wait() == 2
+    assert "--donor-len 1000000: too long for max_model_len" in command.stderr
+    assert command.stored["status"] == "failed"
 
 
 @on(GEMMA3)
@@ -111,7 +122,7 @@ def test_a_text_that_the_tokenizer_cannot_read_is_refused(server, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("words that a made-up vocabulary does not hold\n\nand some more of them")
     command = run_on(server, tmp_path, "--donor-text", str(text))
-    assert command.wait() == 3
+    assert command.wait() == 2
     assert "--donor-text: the server's tokenizer cannot read it" in command.stderr
 
 
@@ -129,7 +140,8 @@ def test_fidelity_compares_fills_with_real_prefill_on_one_server(tmp_path: Path)
         document = command.document
     finally:
         command.clean_up()
-    assert document["schema"] == "decodebench.fidelity/1"
+    jsonschema.validate(document, json.loads(FIDELITY_SCHEMA.read_text()))
+    assert "/" not in document["engine"]["model"], "where the model lies is not told"
     assert document == json.loads((Path(command.directory) / document["out"] / "fidelity.json").read_text())
     measured, too_large = document["points"]
     assert "does not fit" in too_large["reason"]

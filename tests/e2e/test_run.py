@@ -18,9 +18,20 @@ GRID = ("--context-len", "500", "--window-steps", "8", "--max-repeats", "5", "--
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A run of the default model: one point that fits, one that does not."""
+    """A run of the default model, audited and compared: one point that fits, one that does not."""
     directory = tmp_path_factory.mktemp("run")
-    command = Command(directory, "run", "--batch-size", "2,65", *GRID, "--json")
+    command = Command(
+        directory,
+        "run",
+        "--batch-size",
+        "2,65",
+        *GRID,
+        "--audit",
+        "--fidelity",
+        "--donor-len",
+        "640",
+        "--json",
+    )
     try:
         command.wait()
         yield command
@@ -46,6 +57,7 @@ def test_the_last_line_of_stdout_is_the_document_and_keeps_to_its_schema(finishe
     assert_ended_well(finished)
     assert finished.document["status"] == "finished"
     assert finished.document["engine"]["recipe"] == "tiny-gemma3"
+    assert "/" not in finished.document["engine"]["model"], "where the model lies is not told"
     assert finished.document["engine"]["connector"].startswith("decodebench.connector.")
 
 
@@ -58,6 +70,41 @@ def test_a_point_that_fits_is_measured(finished):
     for detail in point["repeat_details"]:
         assert detail["filled"]["pages_written"] == detail["filled"]["pages_planned"]
         assert (detail["prefill_tokens"], detail["preemptions"]) == (0, 0)
+
+
+def test_every_repeat_is_filled_from_donors_and_proved(finished):
+    point = finished.document["points"][0]
+    assert point["content"] == "donor"
+    for detail in point["repeat_details"]:
+        proof, filled = detail["audit"], detail["filled"]
+        assert (proof["mismatches"], proof["unowned_changed"]) == (0, 0)
+        assert filled["donor_pages"] == filled["pages_written"]
+        layers = [group["layers"] for group in finished.document["engine"]["groups"]]
+        assert proof["pages"] == [n * pages for n, pages in zip(layers, filled["pages_written"], strict=True)]
+    total = [
+        sum(group)
+        for group in zip(*(each["audit"]["pages"] for each in point["repeat_details"]), strict=True)
+    ]
+    assert point["audit"]["pages"] == total
+    assert f"Audit: {sum(total):,} pages proved, 0 mismatches" in finished.stdout
+
+
+def test_the_fill_is_compared_with_real_prefill_at_the_largest_batch_that_fits(finished):
+    measured, too_large = finished.document["points"]
+    found = measured["fidelity"]
+    assert too_large["fidelity"] is None
+    assert found["fill"] == "donor"
+    assert found["rounds"] + found["spoiled"] >= 1
+    assert 0 < found["duration_ns"] < 120 * 10**9, (
+        "bounded by a quarter of --max-time, and the round it began with"
+    )
+    if found["rounds"]:
+        assert -1 < found["error"] < 10
+        assert abs(found["real"]["measured_context"] - found["filled"]["measured_context"]) < 20
+    else:  # on a noisy machine windows drift
+        assert "drifting" in found["reason"]
+    assert "Error against real prefill: " in finished.stdout
+    assert "not measured" in finished.stdout
 
 
 def test_a_point_that_does_not_fit_is_told_and_never_run(finished):

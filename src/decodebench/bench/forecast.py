@@ -5,7 +5,7 @@ What only the engine can say (how much memory is left for the cache on a GPU, ho
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from decodebench.bench.grid import GridPoint
 from decodebench.bench.settings import Settings
@@ -15,7 +15,7 @@ from decodebench.engine.command import EngineCommand
 from decodebench.engine.preflight import plan_command
 from decodebench.hma import Decision
 from decodebench.planner.plan import Plan
-from decodebench.planner.shape import Shape
+from decodebench.planner.shape import Shape, point_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,11 @@ def forecast(command: EngineCommand, points: Sequence[GridPoint], settings: Sett
     """
     whole = plan_command(command)
     shape = whole.in_force
-    found = tuple(_point(command, point, settings, whole, shape) for point in points)
+    found = tuple(_point(point, settings, whole, shape) for point in points)
     return Forecast(whole.hma, found, whole.assumed)
 
 
-def _point(
-    command: EngineCommand, point: GridPoint, settings: Settings, whole: Plan, shape: Shape | None
-) -> PointForecast:
+def _point(point: GridPoint, settings: Settings, whole: Plan, shape: Shape | None) -> PointForecast:
     if shape is None:
         return PointForecast(point, None, None, None, False, whole.hma.reason)
     limits = whole.settings.limits
@@ -75,20 +73,11 @@ def _point(
         )
     except PlanError as error:
         return PointForecast(point, None, None, None, False, str(error))
-    at = plan_command(
-        command,
-        batch_size=(point.batch_size,),
-        context_len=(window.prompt_len,),
-        output_len=window.max_tokens,
-    )
-    assert at.in_force is not None, "the same flags built a cache a moment ago"
-    if not at.in_force.points:
-        cost = at.in_force.requests[0]
-        needed = point.batch_size * sum(cost.blocks)
-        return PointForecast(
-            point, window, needed, None, None, "the memory for the KV cache is not known before the start"
-        )
-    answer = at.in_force.points[0]
+    work = replace(whole.settings.workload, output_len=window.max_tokens)
+    answer = point_on(shape, work, point.batch_size, window.prompt_len)
+    if not shape.memory.is_known:
+        unknown = "the memory for the KV cache is not known before the start"
+        return PointForecast(point, window, answer.needed_blocks, None, None, unknown)
     return PointForecast(
         point, window, answer.needed_blocks, answer.usable_blocks, answer.fits, answer.reason
     )

@@ -109,6 +109,12 @@ def build_shape(
     )
 
 
+def point_on(shape: Shape, work: Workload, batch_size: int, context_len: int) -> Point:
+    """A further point of a shape that is built. Without a known memory only `needed_blocks` means anything."""
+    cost = request_cost(shape.pool, context_len, output=work.output_len, lookahead=work.lookahead)
+    return _point(shape.pool, batch_size, cost, work)
+
+
 def _groups(groups: Sequence[KVCacheGroup], pool: Pool, *, whole: bool) -> tuple[Group, ...]:
     """`whole`: one pipeline stage holds all layers, so that a block's width can be compared with a group's pages."""
     zeroed = zeroed_groups(groups)

@@ -1,0 +1,41 @@
+"""What a run would measure, on paper: the planner is asked once, and says the same as if asked for every point."""
+
+import pytest
+
+from decodebench.bench import forecast as module
+from decodebench.bench.forecast import forecast
+from decodebench.bench.grid import grid
+from decodebench.bench.settings import Settings
+from decodebench.engine import recipes
+from decodebench.engine.command import build_command
+from decodebench.engine.preflight import plan_command
+
+
+@pytest.fixture(scope="module")
+def command():
+    recipe = recipes.get("tiny-gemma3")
+    return build_command(
+        str(recipe.materialise()), ("--kv-cache-memory-bytes", "8M"), recipe_args=recipe.vllm_args
+    )
+
+
+def test_every_point_is_as_a_plan_of_its_own_has_it(command, monkeypatch):
+    asked = []
+
+    def counted(*args, **more):
+        asked.append(args)
+        return plan_command(*args, **more)
+
+    monkeypatch.setattr(module, "plan_command", counted)
+    found = forecast(command, grid((1, 8, 65), (500, 4000)), Settings((1,), (500,)))
+    assert len(asked) == 1
+    assert {point.fits for point in found.points} == {True, False}
+    for point in found.points:
+        alone = plan_command(
+            command,
+            batch_size=(point.point.batch_size,),
+            context_len=(point.window.prompt_len,),
+            output_len=point.window.max_tokens,
+        ).in_force.points[0]
+        assert (point.needed_blocks, point.usable_blocks) == (alone.needed_blocks, alone.usable_blocks)
+        assert (point.fits, point.reason) == (alone.fits, alone.reason)
