@@ -106,7 +106,7 @@ def measured(tmp_path: Path, *args: str) -> dict:
 
 @on(READER)
 def test_a_model_with_real_weights_is_filled_from_the_shipped_text(server, tmp_path):
-    document = measured(tmp_path, "--url", server.target.base_url)
+    document = measured(tmp_path, server.target.model, "--url", server.target.base_url)
     assert document["engine"]["weights"] == "real"
     (phase,) = document["donors"]
     assert phase["source"] == "shipped text"
