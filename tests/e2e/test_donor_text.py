@@ -15,7 +15,7 @@ from decodebench.engine.recipes import tokenizer
 from tests.e2e.client import talk
 from tests.e2e.command import Command
 from tests.e2e.self_donor import OUTPUT, Continuation, Donors, Trial, kind
-from tests.e2e.servers import on
+from tests.e2e.servers import SMALL_POOL, on
 from tests.e2e.test_run import assert_ended_well, assert_measured
 
 pytest.importorskip("vllm", reason="runs vLLM's own server")
@@ -88,12 +88,12 @@ def test_each_donor_holds_the_pages_of_its_own_stretch_of_the_text(server, text)
     forget_donors(server.target, made.donors, 1)
 
 
-def measured(tmp_path: Path, *args: str) -> dict:
-    """The document of a small run that is filled from donors."""
+def measured(tmp_path: Path, *args: str, engine: tuple[str, ...] = ()) -> dict:
+    """The document of a small run that is filled from donors; `engine`: options of the server it starts."""
     command = Command(
         tmp_path, "run", *args, "--fill", "donor", "--donor-len", str(LENGTH), "--json",
         *("--batch-size", "2", "--context-len", "500", "--window-steps", "8"),
-        *("--max-repeats", "5", "--max-time", "1m"),
+        *("--max-repeats", "5", "--max-time", "1m"), *(("--", *engine) if engine else ()),
     )  # fmt: skip
     try:
         assert_ended_well(command)
@@ -118,7 +118,9 @@ def test_a_model_with_real_weights_is_filled_from_the_shipped_text(server, tmp_p
 def test_a_folder_is_served_and_filled_from_the_users_text(server, servers, text, tmp_path):
     model = server.directory / "model"
     servers.stop()
-    document = measured(tmp_path, str(model), "--donor-text", str(text))
+    document = measured(
+        tmp_path, str(model), "--donor-text", str(text), engine=(*SMALL_POOL, "--enforce-eager")
+    )
     (phase,) = document["donors"]
     assert phase["source"] == "own text"
     for point in document["points"]:
