@@ -321,6 +321,19 @@ def test_the_bank_is_described_with_the_engine(engine):
     )
 
 
+@pytest.mark.parametrize(
+    "groups", [(state_spec(),), (state_spec("align", 64),), (state_spec(), state_spec())]
+)
+def test_a_model_of_states_only_is_described_and_filled_from_a_donor_of_any_length(engine, groups):
+    e = engine(groups=groups)
+    donor(e, prompt_len=3)
+    e.run()
+    request = e.add(decodebench={"info": True, "donors": ["d0"]}, prompt_len=100, max_tokens=1)
+    e.run()
+    assert e.answer(request)["info"]["donor_bank"]["min_tokens"] == 1
+    assert e.answer(request)["donor_pages"] == [1] * len(groups)
+
+
 @IN_FLIGHT
 def test_churn_of_donors_and_fills_leaves_no_state(engine, in_flight):
     import random

@@ -128,6 +128,13 @@ class StartLine:
         if cohort is None:
             cohort = Cohort(params, now_ns + int(params.timeout_s * 1e9))
             self._cohorts[params.id] = cohort
+        elif cohort.error is not None and not cohort.complete:
+            return cohort.error  # it broke while this member was on its way
+        elif cohort.complete:  # whatever comes now must not break what runs
+            return (
+                f"cohort {params.id!r} of {cohort.params.size} is already complete or over; "
+                "give each cohort its own id"
+            )
         elif params.size != cohort.params.size:
             reason = (
                 f"cohort {params.id!r}: one member names size {cohort.params.size}, another {params.size}"
@@ -138,10 +145,6 @@ class StartLine:
             reason = f"cohort {params.id!r}: some members ask to be prefilled, some to be filled"
             self.fail(cohort, reason)
             return reason
-        elif cohort.error is not None and not cohort.complete:
-            return cohort.error  # it broke while this member was on its way
-        elif cohort.complete or cohort.phase is not Phase.GATHERING:
-            return f"cohort {params.id!r} of {params.size} is already complete or over; give each cohort its own id"
         cohort.members[request_id] = end_tokens
         cohort.arrived += 1
         self._of[request_id] = cohort
@@ -213,8 +216,6 @@ class StartLine:
         cohort.phase = Phase.BROKEN
         if cohort in self._waiting:
             self._waiting.remove(cohort)
-        if not cohort.members:
-            self._forget(cohort)
 
     def expire(self, now_ns: int) -> None:
         """Break the cohorts whose time is up before their release."""
@@ -245,8 +246,7 @@ class StartLine:
             self.active = cohort
 
     def _forget(self, cohort: Cohort) -> None:
-        if self._cohorts.get(cohort.params.id) is cohort:
-            del self._cohorts[cohort.params.id]
+        del self._cohorts[cohort.params.id]
         if self.active is cohort:
             self.active = None
 

@@ -7,8 +7,10 @@ message: a benchmark that silently ran another configuration is worse than none.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from math import isfinite
 from typing import Any
+
+FLOAT32_MAX = 3.4028234663852886e38
+"""Beyond it numbers are drawn as infinities, whose differences are no numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +54,9 @@ class ConnectorConfig:
 
 def _checked(key: str, value: Any) -> Any:
     kind = _KINDS[key]
-    if kind == "a finite number" and _is_number(value):
+    if kind == _NUMBER and _is_number(value):
         return float(value)
-    if kind == "an integer" and isinstance(value, int) and not isinstance(value, bool):
+    if kind == _SEED and isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63:
         return value
     if kind == "true or false" and isinstance(value, bool):
         return value
@@ -68,18 +70,22 @@ def _checked(key: str, value: Any) -> Any:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    # Compared before it is converted: an integer of hundreds of digits is legal JSON and overflows float().
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= FLOAT32_MAX
 
+
+_NUMBER = "a finite number that float32 holds"
+_SEED = "an integer from 0 to 2**63 - 1"
 
 _KINDS = {
-    "fill_mean": "a finite number",
-    "fill_std": "a finite number",
+    "fill_mean": _NUMBER,
+    "fill_std": _NUMBER,
     "startup_fill": "true or false",
     "async_fill": "true or false",
-    "seed": "an integer",
+    "seed": _SEED,
     "require_salt": "true or false",
     "trace_dir": "a path",
     "connectors": "a list of names",
-    "donor_bank_gib": "a finite number",
+    "donor_bank_gib": _NUMBER,
     "audit": "true or false",
 }

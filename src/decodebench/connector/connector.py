@@ -11,7 +11,6 @@ vLLM builds one instance in the scheduler's process and one in each worker; ever
 to.
 """
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -34,7 +33,8 @@ from decodebench.connector.metadata import DecodeBenchConnectorMetadata, WorkerR
 from decodebench.connector.params import withhold
 from decodebench.connector.scheduler import SchedulerHalf
 from decodebench.connector.siblings import connectors_in
-from decodebench.connector.steplog import StepLog, open_trace
+from decodebench.connector.steplog import StepLog
+from decodebench.connector.trace import Trace
 from decodebench.connector.worker import WorkerHalf
 
 if TYPE_CHECKING:
@@ -97,7 +97,9 @@ class DecodeBenchConnector(KVConnectorBase_V1, SupportsHMA):
     ) -> SchedulerHalf:
         limits = engine_limits(vllm_config, kv_cache_config)
         parallel = vllm_config.parallel_config
-        trace = open_trace(Path(config.trace_dir), parallel.data_parallel_index) if config.trace_dir else None
+        trace = None
+        if config.trace_dir is not None:
+            trace = Trace(config.trace_dir, parallel.data_parallel_index, logger.warning)
         return SchedulerHalf(
             config,
             transfer_groups=kv_cache_config.transfer_group_ids,

@@ -230,9 +230,12 @@ class Donors:
     def min_tokens(self) -> int:
         """A donor of so many tokens has a page for whatever a request of any length needs."""
         return max(
-            shape.window - 1 if shape.kind == "sliding_window" else shape.block_size
-            for shape in self._shapes
-            if shape.kind in ("full_attention", "sliding_window", "chunked_local")
+            (
+                shape.window - 1 if shape.kind == "sliding_window" else shape.block_size
+                for shape in self._shapes
+                if shape.kind in ("full_attention", "sliding_window", "chunked_local")
+            ),
+            default=1,  # a model of states only
         )
 
     def _verdict(self, donor: Donor) -> str | None:

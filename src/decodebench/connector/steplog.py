@@ -7,11 +7,10 @@ The hook runs in the engine's critical path: a step whose requests are all known
 Python loop over requests.
 """
 
-import os
 from collections.abc import Collection
-from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
+from decodebench.connector.trace import Trace
 from decodebench.results.steps import STEP_COLUMNS, Steps
 
 if TYPE_CHECKING:
@@ -142,12 +141,10 @@ def contexts(output: "SchedulerOutput") -> tuple[int, int, int]:
 class StepLog:
     """Rows of the cohort that is measured, and, with a trace file, of every step."""
 
-    def __init__(self, trace: TextIO | None = None) -> None:
+    def __init__(self, trace: Trace | None = None) -> None:
         self._rows: list[list[int]] | None = None  # None: nobody measures
         self._by_step: dict[int, list[int]] = {}  # rows whose outputs have not come back
         self._trace = trace
-        if trace is not None:
-            trace.write(",".join(STEP_COLUMNS) + "\n")
 
     @property
     def wanted(self) -> bool:
@@ -171,7 +168,7 @@ class StepLog:
             return
         row[_DONE] = now_ns
         if self._trace is not None:
-            self._trace.write(",".join(map(str, row)) + "\n")
+            self._trace.write(row)
 
     def take(self) -> Steps:
         """The measured cohort's rows, column by column; the log stops."""
@@ -183,18 +180,3 @@ class StepLog:
         if self._trace is not None:
             self._trace.close()
             self._trace = None
-
-
-def open_trace(directory: Path, dp_rank: int) -> TextIO:
-    """The file that keeps every step of one scheduler, CSV with STEP_COLUMNS as its header.
-
-    Raises:
-        ValueError: the directory cannot be written.
-    """
-    path = directory / f"steps-dp{dp_rank}-{os.getpid()}.csv"
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        # Line by line: vLLM ends its engine process without asking it to close anything.
-        return path.open("w", encoding="ascii", buffering=1)
-    except OSError as error:
-        raise ValueError(f"DecodeBenchConnector: trace_dir {directory} cannot be written: {error}") from error
