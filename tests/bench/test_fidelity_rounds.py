@@ -1,62 +1,65 @@
 """The rounds on one server: every arm once a round, no two alike, and none that would end too late."""
 
-import time
 from collections import Counter
 from types import SimpleNamespace
 
-from decodebench.bench.client import Client
+import pytest
+
+from decodebench.bench import fidelity_rounds
 from decodebench.bench.fidelity import REAL, Figures, Mode
 from decodebench.bench.fidelity_rounds import Compared, Effort, Rounds
 from decodebench.bench.grid import GridPoint
 from decodebench.bench.prompts import PromptSource
 from decodebench.bench.running import Running
 from decodebench.bench.window_plan import WindowPlan
-from decodebench.report.progress import Moment
 
 PLAN = WindowPlan.of(500, max_model_len=4096, window_steps=8)
 
 
-class Scripted(Rounds):
-    """Rounds whose cohorts are not sent: each takes a moment and comes to the figure of its arm."""
+class Clock:
+    """Seconds that pass only when a cohort runs."""
 
-    def __init__(self, effort: Effort, step_ns: dict[str, float], took_s: float = 0.0) -> None:
-        facts = SimpleNamespace(ranks=(None,))
-        running = Running(SimpleNamespace(), lambda: None)
-        shown: list[Moment] = []
-        progress = SimpleNamespace(show=shown.append)
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(fidelity_rounds, "time", clock)
+    return clock
+
+
+class Scripted(Rounds):
+    """Rounds whose cohorts are not sent: each takes a second and comes to the figure of its arm."""
+
+    def __init__(self, effort: Effort, clock: Clock) -> None:
+        facts, running = SimpleNamespace(ranks=(None,)), Running(SimpleNamespace(), lambda: None)
+        prompts, progress = PromptSource.of(0, 64, []), SimpleNamespace(show=lambda moment: None)
         super().__init__(
-            running,
-            facts,
-            PromptSource.of(0, 64, []),
-            [Mode("donor")],
-            effort,
-            progress,
-            name="n",
-            launch=0,
-            seed=0,
+            running, facts, prompts, [Mode("donor")], effort, progress, name="n", launch=0, seed=0
         )
         self.sent: list[str] = []
-        self._step_ns, self._took_s = step_ns, took_s
+        self._clock = clock
 
     def _cohort(self, mode: Mode, point: Compared) -> Figures:
         self.sent.append(mode.name)
-        time.sleep(self._took_s)
-        return Figures(self._step_ns[mode.name] * (1 + len(self.sent) % 3 / 1000), 500.0, 4.0)
+        self._clock.now += 1
+        step_ns = {REAL: 100.0, "donor": 98.0}[mode.name]
+        return Figures(step_ns * (1 + len(self.sent) % 3 / 1000), 500.0, 4.0)
 
 
-def run(effort: Effort, **of_server) -> tuple[Scripted, Compared, list[int]]:
-    rounds = Scripted(effort, {REAL: 100.0, "donor": 98.0}, **of_server)
+def run(clock: Clock, precision: float, max_rounds: int, seconds: float):
+    rounds = Scripted(Effort(precision, max_rounds, clock.now + seconds), clock)
     point, seen = Compared(GridPoint(0, 4, 500), PLAN), []
     rounds.run([point], lambda each: seen.append(len(each.rounds)))
     return rounds, point, seen
 
 
-def later(seconds: float = 600.0) -> float:
-    return time.monotonic() + seconds
-
-
-def test_the_first_cohort_of_every_arm_is_thrown_away_and_then_each_round_has_all():
-    rounds, point, seen = run(Effort(0.015, 40, later()))
+def test_the_first_cohort_of_every_arm_is_thrown_away_and_then_each_round_has_all(clock):
+    rounds, point, seen = run(clock, 0.015, 40, 600)
     assert seen == [1, 2, 3, 4, 5], "precise at the first look"
     assert Counter(rounds.sent) == {REAL: 6, "donor": 6}
     assert all(set(each.arms) == {REAL, "donor"} for each in point.rounds)
@@ -64,25 +67,24 @@ def test_the_first_cohort_of_every_arm_is_thrown_away_and_then_each_round_has_al
     assert abs(found.error + 0.02) < 0.003
 
 
-def test_no_more_rounds_than_asked_for():
-    _, point, _ = run(Effort(1e-9, 7, later()))
+def test_no_more_rounds_than_asked_for(clock):
+    _, point, _ = run(clock, 1e-9, 7, 600)
     assert len(point.rounds) == 7
 
 
-def test_no_round_begins_that_would_end_behind_the_deadline():
-    deadline = later(0.5)
-    _, point, _ = run(Effort(1e-9, 40, deadline), took_s=0.05)
-    assert 1 <= len(point.rounds) < 6
-    assert time.monotonic() < deadline + point.longest_s
+@pytest.mark.parametrize(("seconds", "rounds"), [(10.0, 4), (10.9, 4), (12.0, 5)])
+def test_no_round_begins_that_would_end_behind_the_deadline(clock, seconds, rounds):
+    """Two seconds warm up, every round takes two."""
+    _, point, _ = run(clock, 1e-9, 40, seconds)
+    assert len(point.rounds) == rounds
 
 
-def test_without_time_there_is_no_round():
-    rounds, point, seen = run(Effort(0.015, 40, time.monotonic()))
+def test_without_time_there_is_no_round(clock):
+    rounds, point, seen = run(clock, 0.015, 40, 0)
     assert (seen, len(rounds.sent)) == ([], 2)
     assert rounds.comparisons(point)[0].error is None
 
 
-def test_both_sides_have_salts_of_their_own():
-    rounds = Scripted(Effort(0.015, 40, later()), {})
-    salts = {client._salt for client in rounds._clients.values() if isinstance(client, Client)}
-    assert salts == {"n-real", "n-filled"}
+def test_both_sides_have_salts_of_their_own(clock):
+    rounds = Scripted(Effort(0.015, 40, 0), clock)
+    assert {client._salt for client in rounds._clients.values()} == {"n-real", "n-filled"}
