@@ -13,6 +13,8 @@ pytest.importorskip("vllm", reason="runs vLLM's own server")
 pytestmark = pytest.mark.engine
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schema" / "run-1.json"
+POOL = ("--kv-cache-memory-bytes", "64M")
+"""An audit takes checksums of the whole pool before and after every fill."""
 GRID = ("--context-len", "500", "--window-steps", "8", "--max-repeats", "5", "--max-time", "4m")
 
 
@@ -20,18 +22,8 @@ GRID = ("--context-len", "500", "--window-steps", "8", "--max-repeats", "5", "--
 def finished(tmp_path_factory):
     """A run of the default model, audited and compared: one point that fits, one that does not."""
     directory = tmp_path_factory.mktemp("run")
-    command = Command(
-        directory,
-        "run",
-        "--batch-size",
-        "2,65",
-        *GRID,
-        "--audit",
-        "--fidelity",
-        "--donor-len",
-        "640",
-        "--json",
-    )
+    asked = ("--batch-size", "2,65", *GRID, "--audit", "--fidelity", "--donor-len", "640", "--json")
+    command = Command(directory, "run", *asked, "--", *POOL)
     try:
         command.wait()
         yield command
