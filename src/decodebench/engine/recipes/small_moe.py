@@ -2,10 +2,12 @@
 
 64 experts, 4 a token: a step of 16 requests that look alike reads a few experts of each layer, one of 16 different
 requests most of them. The tiny models hide that, since all their experts stay in the cache.
+
+Its weights have a larger range than the family's at this width (0.028), with which greedy answers repeat: 1 to 5 distinct
+tokens among 16 after prompts of 300 and 1,000 tokens, 6 to 11 at 0.045, 15 or 16 at 0.07.
 """
 
 from decodebench.engine.recipes.base import VOCABULARY, Fits, Group, Recipe
-from decodebench.engine.recipes.weights import range_at_width
 
 RECIPE = Recipe(
     name="small-moe",
@@ -29,7 +31,7 @@ RECIPE = Recipe(
         "head_dim": 64,
         "max_position_embeddings": 16384,
         "tie_word_embeddings": False,
-        "initializer_range": range_at_width(0.02, family_width=2048, width=1024),
+        "initializer_range": 0.07,
     },
     dtype="bfloat16",
     max_model_len=10240,
