@@ -3,8 +3,8 @@
 64 experts, 4 a token: a step of 16 requests that look alike reads a few experts of each layer, one of 16 different
 requests most of them. The tiny models hide that, since all their experts stay in the cache.
 
-Its weights have a larger range than the family's at this width (0.028), with which greedy answers repeat: 1 to 5 distinct
-tokens among 16 after prompts of 300 and 1,000 tokens, 6 to 11 at 0.045, 15 or 16 at 0.07.
+Its weights have a larger range than the family's at this width (0.028), with which greedy answers repeat: 1 to 5
+distinct tokens among 16 after prompts of 300 and 1,000 tokens, 6 to 11 at 0.045, 15 or 16 at 0.07.
 """
 
 from decodebench.engine.recipes.base import VOCABULARY, Fits, Group, Recipe
