@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.connector.engine import Workers
+from tests.connector.engine import FULL, SLIDING, Workers
 
 IN_FLIGHT = pytest.mark.parametrize("in_flight", [1, 2, 3])
 
@@ -114,3 +114,74 @@ def test_tokens_of_members_that_were_found_in_the_prefix_cache_are_told(engine, 
     e.run()
     assert e.answer(members[0])["cohort"]["local_tokens"] == 2 * 64
     assert "error" not in e.answer(members[0])
+
+
+def test_a_member_that_is_filled_again_after_a_preemption_is_counted_once(engine):
+    e = engine()
+    members = e.cohort(size=2, prompt_len=100, max_tokens=12)
+    e.run(until=lambda: tokens_out(e, members[0]) == 4)
+    e.scheduler.reset_prefix_cache(reset_running_requests=True)
+    e.run()
+    answer = e.answer(members[0])
+    assert (answer["cohort"]["filled"], answer["cohort"]["pages"]) == (2, [2 * 7])
+    assert sum(answer["steps"]["preempted"]) == 2
+    assert sum(answer["steps"]["fills_in_flight"]) > 0
+    assert sum(answer["steps"]["prefill_tokens"]) == 0
+
+
+def test_steps_count_who_was_gated_in_them_and_not_before(engine):
+    e = engine()
+    members = e.cohort("a", size=2, max_tokens=12)
+    e.run(until=lambda: tokens_out(e, members[0]) == 3)
+    e.cohort("b", size=3)
+    e.run()
+    assert set(e.answer(members[0])["steps"]["gated"]) == {0, 3}
+
+
+def test_the_log_ends_with_its_cohort_whoever_took_it(engine):
+    e = engine()
+    members = e.cohort(size=2, max_tokens=12)
+    e.run(until=lambda: tokens_out(e, members[0]) == 3)
+    for member in members:
+        e.abort(member)
+    e.run()
+    assert not e.connector._scheduler_half._log.wanted
+
+
+def test_an_output_beyond_the_models_length_needs_no_blocks(engine):
+    e = engine(max_model_len=256, num_blocks=2 * 16 + 1)
+    members = e.cohort(size=2, prompt_len=200, max_tokens=4000)
+    e.run()
+    assert "error" not in e.answer(members[0])
+    assert tokens_out(e, members[0]) == 56
+
+
+def test_a_request_that_leaves_between_the_answer_and_its_blocks_leaves_nothing(engine):
+    e = engine(num_blocks=12)
+    e.add(prompt_len=100, max_tokens=60)
+    waiting = e.add(prompt_len=100, max_tokens=2)  # is answered each step, and gets no blocks
+    for _ in range(5):
+        e.step()
+    e.abort(waiting)
+    assert not e.connector._scheduler_half._offers
+    e.run()
+
+
+@pytest.mark.parametrize("asked", [{}, {"audit": True}])
+def test_a_fill_that_fails_after_its_request_was_aborted_leaves_nothing(engine, asked):
+    e = engine(workers=Workers(delay=3, error="no memory"))
+    request = e.add(decodebench=asked)
+    e.step()
+    e.abort(request)
+    e.run()
+    half = e.connector._scheduler_half
+    assert (half._errors, half._audits, half._loading, half._filled) == ({}, {}, set(), set())
+
+
+def test_groups_that_are_not_transferred_are_not_filled(engine):
+    e = engine(groups=(FULL, SLIDING))
+    e.connector._scheduler_half._transfer_groups = (1,)
+    request = e.add(prompt_len=100, max_tokens=1)
+    e.run()
+    full, sliding = e.workers.fills[request].writes
+    assert (full.num_blocks, sliding.num_blocks > 0) == (0, True)
