@@ -24,7 +24,8 @@ pytest.importorskip("vllm", reason="runs vLLM's own server")
 pytestmark = pytest.mark.engine
 
 DEFAULT = {("tiny-gemma3", "on"), ("tiny-granite", "on")}
-TWO_WORKERS = ("--tensor-parallel-size", "2")
+TWO_WORKERS = ("--tensor-parallel-size", "2", "--kv-cache-memory-bytes", "8M")
+"""Each holds half of every token."""
 ROUNDING = (
     0.2  # mean difference of logprobs between prefill and decode kernels, at most; bf16, logprobs around -5
 )
