@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from decodebench.fill import Constant, Content, GroupPages, LayerPages, Normal
-from decodebench.fill.packed import LAYOUTS
+from decodebench.fill.packed import LAYOUTS, quantise
 from decodebench.kv.content import PackedRows
 from decodebench.kv.writes import GroupWrites
 from tests.fill.pool import POISON
@@ -117,3 +117,19 @@ def test_an_unknown_layout_or_a_row_of_another_size_names_the_layer() -> None:
             LayerPages.of(
                 "layers.3", cache, num_blocks=2, page_bytes=4 * 584, rows_per_block=4, content=content
             )
+
+
+@pytest.mark.parametrize("name", sorted(LAYOUTS))
+@pytest.mark.parametrize("number", [0.0, 1e-40, 3e38, -3e38])
+def test_rows_of_any_one_number_have_no_nan_code_and_a_sane_scale(name, number):
+    layout = LAYOUTS[name]
+    codes, exponents = quantise(torch.full((2, layout.numbers // 64 * 64), number), 64)
+    assert not ((codes & 0x7F) == 0x7F).any()
+    assert exponents.isfinite().all()
+    assert ((exponents >= -126) & (exponents <= 127)).all()
+    assert all(
+        field.shape == (2, size)
+        for field, size in zip(
+            layout.encode(torch.full((2, layout.numbers), number)), layout.field_bytes, strict=True
+        )
+    )
