@@ -7,12 +7,12 @@ They may come from three places: the command line, a file (`--config`), or the c
 import argparse
 import hashlib
 import json
-import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import JsonValue
 
@@ -64,8 +64,6 @@ def read(args: argparse.Namespace) -> RunRequest:
             "--url and --with-connector cannot be used together",
             "the server at --url runs already: start it with `decodebench serve --with-connector ...`",
         )
-    if args.url is not None and not re.match(r"https?://[^/]+", args.url):
-        raise UserError(f"--url {args.url}: not a URL", "write it as http://127.0.0.1:8000")
     return RunRequest(
         args=args,
         argv=_recorded(args),
@@ -73,10 +71,22 @@ def read(args: argparse.Namespace) -> RunRequest:
         points=grid(settings.batch_sizes, settings.context_lens),
         out=args.out,
         resume=args.resume,
-        url=args.url.rstrip("/") if args.url else None,
+        url=_url(args.url) if args.url is not None else None,
         json=args.json,
         dry_run=args.dry_run,
     )
+
+
+def _url(text: str) -> str:
+    """The server's address, checked; without a slash at its end."""
+    try:
+        parts = urlsplit(text)
+        is_address = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # a port or an IPv6 address that is none
+        is_address = False
+    if not is_address or any(character.isspace() for character in text):
+        raise UserError(f"--url {text}: not a URL", "write it as http://127.0.0.1:8000")
+    return text.rstrip("/")
 
 
 def _settings(args: argparse.Namespace) -> Settings:
