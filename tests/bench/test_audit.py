@@ -46,7 +46,7 @@ def answer(audit: dict[str, object] | None, rank: int = 0) -> Answer:
 
 
 def outcome(audit: dict[str, object] | None, *, asked: bool = True) -> Outcome:
-    cohort = CohortRequest("c", 1, 1, PLAN, 0, 60, 60, audit=asked)
+    cohort = CohortRequest("c", 1, 1, PLAN, 0, audit=asked)
     return Outcome.of(0, cohort, [answer(audit)], LIMITS, (True, True))
 
 

@@ -173,7 +173,7 @@ LIMITS = Limits(
 
 def fault_of(donor_pages) -> str | None:
     plan = WindowPlan.of(500, max_model_len=4096, window_steps=8)
-    cohort = CohortRequest("c", 1, 1, plan, 0, 60, 60, donors=donor_set(1))
+    cohort = CohortRequest("c", 1, 1, plan, 0, donors=donor_set(1))
     pages = [blocks_filled(shape, plan.prompt_len - 1) for shape in LIMITS.shapes]
     said = {
         "cohort": {"released_step": 0, "pages": pages, "workers": 1, "local_tokens": 0, "aborted": 0},

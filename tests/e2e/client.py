@@ -149,6 +149,6 @@ def talk(running: Running, case: Callable[[Api], Awaitable[T]]) -> T:
 
 def judge(running: Running, plan: WindowPlan, size: int, replies: Sequence[Reply]) -> Outcome:
     """What `decodebench run` would make of the answers to a cohort of one rank."""
-    cohort = CohortRequest("by hand", size, 1, plan, 0, 0.0, 0.0)
+    cohort = CohortRequest("by hand", size, 1, plan, 0)
     answers = [Answer(0, reply.prompt_tokens, reply.output_tokens, reply.said) for reply in replies]
     return Outcome.of(0, cohort, answers, running.engine.limits, running.engine.filled_groups)

@@ -16,7 +16,7 @@ import aiohttp
 from decodebench.bench.activity import Activity, read_activity
 from decodebench.bench.alive import require_alive
 from decodebench.bench.window_plan import WindowPlan
-from decodebench.connector.params import KEY
+from decodebench.connector.params import DEFAULT_TIMEOUT_S, KEY
 from decodebench.errors import EngineFailed
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 POLL_S = 5.0
 """How often the server's counters are read while a cohort runs: rarely, since its API server shares the machine."""
 INFO_TIMEOUT_S = 600.0  # a first request may compile kernels
+STALL_TIMEOUT_S = 300.0
 
 
 class Prompts(Protocol):
@@ -59,8 +60,8 @@ class CohortRequest:
     ranks: int
     plan: WindowPlan
     first_prompt: int  # number of its first prompt in the run
-    timeout_s: float
-    stall_timeout_s: float
+    timeout_s: float = DEFAULT_TIMEOUT_S  # from the first member's arrival to the release
+    stall_timeout_s: float = STALL_TIMEOUT_S
     donors: "DonorSet | None" = None  # what fills the members; None: the server's numbers
     prefill: bool = False  # members are really prefilled
     with_tokens: bool = (

@@ -25,8 +25,6 @@ from decodebench.connector.limits import Limits
 from decodebench.report.progress import Moment, Progress
 from decodebench.results.fidelity import Comparison
 
-COHORT_TIMEOUT_S = 600.0
-STALL_TIMEOUT_S = 300.0
 MOST_SPOILED = 2
 """A point is given up when it has more than this many spoiled rounds for every one that counts, and ten in all."""
 
@@ -151,8 +149,6 @@ class Rounds:
             ranks=len(facts.ranks),
             plan=real_plan(point.window, size, facts.limits) if mode.is_real else point.window,
             first_prompt=self._prompts,
-            timeout_s=COHORT_TIMEOUT_S,
-            stall_timeout_s=STALL_TIMEOUT_S,
             donors=mode.donors,
             prefill=mode.is_real,
             with_tokens=True,

@@ -215,7 +215,6 @@ class Runner:
             ranks=len(self._facts.ranks),
             plan=state.plan.window,
             first_prompt=self._prompts,
-            timeout_s=self._settings.cohort_timeout_s,
             stall_timeout_s=self._settings.stall_timeout_s,
             donors=self._donors,
             audit=self._settings.audit,

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from decodebench.bench.client import STALL_TIMEOUT_S
 from decodebench.bench.donor_set import DonorOptions
 from decodebench.bench.stopping import FIRST_LOOK, Stopping
 from decodebench.bench.window_plan import WINDOW_STEPS
@@ -20,8 +21,7 @@ class Settings:
     seed: int = 0
     max_time_s: float | None = None
     window_steps: int = WINDOW_STEPS
-    cohort_timeout_s: float = 600.0
-    stall_timeout_s: float = 300.0
+    stall_timeout_s: float = STALL_TIMEOUT_S
     fill: Fill = field(default_factory=Fill)
     donors: DonorOptions | None = None  # of a donor fill
     audit: bool = False  # every fill is read back and proved

@@ -27,7 +27,6 @@ class Stopping:
 
     precision: float = 0.02
     max_repeats: int = 40
-    min_steps: int = MIN_STEPS
 
     def __post_init__(self) -> None:
         if not 0 < self.precision < 1:
@@ -54,7 +53,7 @@ class Stopping:
     def precision_reached(self, time: StepTime) -> bool:
         """Is the figure as precise as asked, over enough steps for that to mean something?"""
         width = time.relative_half_width
-        return width is not None and width <= self.precision and time.steps >= self.min_steps
+        return width is not None and width <= self.precision and time.steps >= MIN_STEPS
 
 
 def interleave(points: Sequence[Point], seed: int, turn: int = 0) -> list[Point]:

@@ -12,8 +12,8 @@ How long a window? Longer averages more steps and more of the periods at which b
 compressors run; shorter costs less (a repeat costs warm-up + slack + length + tail steps, about 40 of them
 not measured) and holds the context closer to the asked one. The rule: about `window_steps` (64), never more
 than max(32, 5 % of the context), a whole multiple of every period that allows it with at most four times
-`window_steps`. A period P left out costs an error of at most one of its peaks in a window, about a share of 1
-/ P of its work.
+`window_steps`. A period P left out costs an error of at most one of its peaks in a window, about 1 / P of its
+work.
 
     >>> WindowPlan.of(4096, max_model_len=8192, periods=(16, 128)).length
     128
@@ -25,6 +25,8 @@ from math import lcm
 from typing import Self
 
 MIN_WARMUP_STEPS = 16
+MIN_PROMPT = 2
+"""Tokens: a prompt of one leaves nothing to fill."""
 SLACK_STEPS = 20
 """Four batches of MSER-5: the latest start of the window, counted from the end of the warm-up."""
 MIN_WINDOW_STEPS = 8
@@ -58,28 +60,27 @@ class WindowPlan:
         max_model_len: int,
         periods: Sequence[int] = (),
         batches_in_flight: int = 1,
-        min_prompt: int = 2,
         window_steps: int = WINDOW_STEPS,
     ) -> Self:
         """Plan a window centred on `context`, moved down at `max_model_len` and up where the prompt would be too short.
 
         `periods`: the groups' block sizes and compress ratios, in tokens. `batches_in_flight`: batches the
         engine runs ahead (1, 2 with async scheduling, or the pipeline's depth); the last ones are never seen
-        finishing, hence the tail. `min_prompt`: 2, since a 1-token prompt leaves nothing to fill.
+        finishing, hence the tail.
         """
-        _check(context, max_model_len, periods, batches_in_flight, min_prompt, window_steps)
+        _check(context, max_model_len, periods, batches_in_flight, window_steps)
         length, left_out = _length(context, sorted(set(periods)), window_steps)
         warmup = max(MIN_WARMUP_STEPS, batches_in_flight)
         tail = batches_in_flight + 1
         output = warmup + SLACK_STEPS + length + tail
-        if min_prompt + output > max_model_len:
+        if MIN_PROMPT + output > max_model_len:
             raise PlanError(
-                f"max_model_len {max_model_len} is too short for a window: {min_prompt} prompt tokens and {warmup}"
+                f"max_model_len {max_model_len} is too short for a window: {MIN_PROMPT} prompt tokens and {warmup}"
                 f" steps of warm-up, {SLACK_STEPS} of slack, {length} measured and {tail} to finish make"
-                f" {min_prompt + output}; raise --max-model-len or lower --window-steps"
+                f" {MIN_PROMPT + output}; raise --max-model-len or lower --window-steps"
             )
         centred = context - warmup - length // 2
-        prompt_len = max(min_prompt, min(centred, max_model_len - output))
+        prompt_len = max(MIN_PROMPT, min(centred, max_model_len - output))
         return cls(context, prompt_len, warmup, SLACK_STEPS, length, tail, max_model_len, left_out)
 
     @property
@@ -142,7 +143,6 @@ def _check(
     max_model_len: int,
     periods: Sequence[int],
     batches_in_flight: int,
-    min_prompt: int,
     window_steps: int,
 ) -> None:
     if not 1 <= context <= max_model_len:
@@ -156,4 +156,3 @@ def _check(
         )
     assert min(periods, default=1) >= 1, f"periods are positive numbers of tokens, not {list(periods)}"
     assert batches_in_flight >= 1, "an engine has a batch in flight"
-    assert min_prompt >= 2, "a prompt of one token leaves nothing to fill"
