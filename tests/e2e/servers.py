@@ -89,7 +89,7 @@ class Running:
 
     @property
     def source(self) -> PromptSource:
-        return PromptSource.of(0, self.engine.first["vocab_size"], self.engine.first["special_token_ids"])
+        return PromptSource.for_engine(0, self.engine)
 
     def numbers(self, size: int = 1) -> int:
         """The first of `size` prompt numbers that no other case has."""

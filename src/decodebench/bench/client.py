@@ -26,6 +26,7 @@ POLL_S = 5.0
 """How often the server's counters are read while a cohort runs: rarely, since its API server shares the machine."""
 INFO_TIMEOUT_S = 600.0  # a first request may compile kernels
 STALL_TIMEOUT_S = 300.0
+RANK_HEADER = "X-data-parallel-rank"
 
 
 class Prompts(Protocol):
@@ -49,6 +50,10 @@ class Target:
     @property
     def headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+
+    def headers_for(self, rank: int, ranks: int) -> dict[str, str]:
+        """Those of a request to one of the server's data-parallel ranks."""
+        return self.headers | ({RANK_HEADER: str(rank)} if ranks > 1 else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +165,7 @@ class Client:
             fields["return_token_ids"] = True
             fields["routed_experts_prompt_start"] = cohort.plan.prompt_len - 1
         body = self._source.body(number, cohort.plan.prompt_len, fields)
-        headers = self._target.headers | {"Content-Type": "application/json"}
-        if cohort.ranks > 1:
-            headers["X-data-parallel-rank"] = str(rank)
+        headers = self._target.headers_for(rank, cohort.ranks) | {"Content-Type": "application/json"}
         answer = await post(session, headers, _pieces(body))
         usage, choice = answer.get("usage") or {}, answer["choices"][0]
         return Answer(
@@ -193,6 +196,15 @@ class Client:
                 )
 
 
+def session_of(target: Target) -> aiohttp.ClientSession:
+    """For single requests; each may take as long as a first one does."""
+    return aiohttp.ClientSession(
+        target.base_url,
+        connector=aiohttp.TCPConnector(limit=0),
+        timeout=aiohttp.ClientTimeout(total=INFO_TIMEOUT_S),
+    )
+
+
 def describe_ranks(target: Target) -> list[Mapping[str, Any]]:
     """What every data-parallel rank says of itself; empty if the server does not run our connector.
 
@@ -202,9 +214,7 @@ def describe_ranks(target: Target) -> list[Mapping[str, Any]]:
 
 
 async def _describe_ranks(target: Target) -> list[Mapping[str, Any]]:
-    async with aiohttp.ClientSession(
-        target.base_url, timeout=aiohttp.ClientTimeout(total=INFO_TIMEOUT_S)
-    ) as session:
+    async with session_of(target) as session:
         ranks: list[Mapping[str, Any]] = []
         # NOTE: the ranks of a dense model are engines of their own, each of which takes itself for the only one (vLLM
         # 0.32, `reconfigure_for_independent_dp_rank`). So the server is asked until it knows no further rank.
@@ -216,7 +226,7 @@ async def _describe_ranks(target: Target) -> list[Mapping[str, Any]]:
 async def _describe(session: aiohttp.ClientSession, target: Target, rank: int) -> Mapping[str, Any] | None:
     """What one rank says of itself, or None if there is no such rank, or it does not run our connector."""
     fields = completion_fields(target.model, 1, "decodebench-info", {"fill": False, "info": True})
-    headers = target.headers | {"X-data-parallel-rank": str(rank)}
+    headers = target.headers | {RANK_HEADER: str(rank)}
     try:
         answer = await post(session, headers, None, fields | {"prompt": [1, 2]})
     except RequestFailed as error:

@@ -20,14 +20,15 @@ from decodebench.bench.client import (
     Target,
     completion_fields,
     describe_ranks,
+    post,
     said_by_connector,
+    session_of,
 )
-from decodebench.bench.client import post as post_to
 from decodebench.bench.donor_prompts import Text, Unreadable, random_ids, text_ids
 from decodebench.bench.donor_set import DonorOptions, DonorSet
 from decodebench.bench.facts import EngineFacts
 from decodebench.bench.prompts import PromptSource
-from decodebench.bench.tokenizer import session_of, token_ids
+from decodebench.bench.tokenizer import token_ids
 from decodebench.connector.params import MAX_DONORS
 from decodebench.errors import EngineFailed, UserError
 from decodebench.results.donors import DonorPhase
@@ -155,10 +156,7 @@ class _Job:
 
     async def _tokens(self, session: aiohttp.ClientSession, number: int) -> list[int]:
         if self.text is None:
-            first = self.facts.first
-            source = PromptSource.of(self.seed, first["vocab_size"], first["special_token_ids"])
-            return random_ids(source, number, self.length)
-
+            return random_ids(PromptSource.for_engine(self.seed, self.facts), number, self.length)
         return await text_ids(
             self.text, self.seed, number, self.length, lambda words: token_ids(session, self.target, words)
         )
@@ -169,9 +167,8 @@ class _Job:
             self.target.model, 1, f"{self.name}-donors", {"donor": {"id": self._id(number)}}
         )
         prompt = await self._tokens(session, number)
-        answer = await post_to(
-            session, _headers(self.target, self.facts, rank), None, fields | {"prompt": prompt}
-        )
+        headers = self.target.headers_for(rank, len(self.facts.ranks))
+        answer = await post(session, headers, None, fields | {"prompt": prompt})
         said = said_by_connector(answer)
         if "donor" not in said:
             if "error" in said:  # it answers, and says why not
@@ -213,15 +210,10 @@ class _Job:
             time.sleep(POLL_S)
 
 
-def _headers(target: Target, facts: EngineFacts, rank: int) -> dict[str, str]:
-    return target.headers | ({"X-data-parallel-rank": str(rank)} if len(facts.ranks) > 1 else {})
-
-
 async def _forget(target: Target, donors: DonorSet, ranks: int) -> None:
     async with session_of(target) as session:
         for rank in range(ranks):
             fields = completion_fields(
                 target.model, 1, "decodebench-info", {"fill": False, "forget": list(donors.ids)}
             )
-            headers = target.headers | ({"X-data-parallel-rank": str(rank)} if ranks > 1 else {})
-            await post_to(session, headers, None, fields | {"prompt": [1, 2]})
+            await post(session, target.headers_for(rank, ranks), None, fields | {"prompt": [1, 2]})

@@ -71,7 +71,7 @@ def prompts_of(
     """Where the prompts of all arms come from: a text, or random ids."""
     if read is not None:
         return TextPrompts(seed, tokenised(target, read))
-    return PromptSource.of(seed, facts.first["vocab_size"], facts.first["special_token_ids"])
+    return PromptSource.for_engine(seed, facts)
 
 
 class Rounds:

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from decodebench.bench.facts import EngineFacts
+
 PIECE_TOKENS = 16_384
 
 Ids = NDArray[np.int64]
@@ -33,6 +35,10 @@ class PromptSource:
         )
         assert len(allowed) >= 2, f"a vocabulary of {vocab_size} tokens leaves no ids to draw from"
         return cls(seed, allowed)
+
+    @classmethod
+    def for_engine(cls, seed: int, facts: EngineFacts) -> "PromptSource":
+        return cls.of(seed, facts.first["vocab_size"], facts.first["special_token_ids"])
 
     def tokens(self, number: int, length: int) -> Iterator[Ids]:
         """The `number`-th prompt in pieces."""

@@ -128,9 +128,7 @@ class Runner:
         assert self._facts is not None, "planned"
         client = Client(
             running.target,
-            PromptSource.of(
-                self._settings.seed, self._facts.first["vocab_size"], self._facts.first["special_token_ids"]
-            ),
+            PromptSource.for_engine(self._settings.seed, self._facts),
             salt=salt,
             check=running.check,
             on_activity=self._show_activity,

@@ -4,20 +4,11 @@ import asyncio
 
 import aiohttp
 
-from decodebench.bench.client import INFO_TIMEOUT_S, RequestFailed, Target, post
+from decodebench.bench.client import RequestFailed, Target, post, session_of
 from decodebench.bench.donor_prompts import Text, Unreadable, text_ids
 from decodebench.errors import EngineFailed
 
 _TRIED = 256  # tokens by which a text shows whether it can be read
-
-
-def session_of(target: Target) -> aiohttp.ClientSession:
-    """Requests to the server; each may take as long as a first one does."""
-    return aiohttp.ClientSession(
-        target.base_url,
-        connector=aiohttp.TCPConnector(limit=0),
-        timeout=aiohttp.ClientTimeout(total=INFO_TIMEOUT_S),
-    )
 
 
 async def token_ids(session: aiohttp.ClientSession, target: Target, text: str) -> list[int]:
