@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from decodebench.kv.alignment import align_hybrid, state_block_size, state_cache_mode
+from decodebench.kv.alignment import align_hybrid
 from decodebench.kv.capacity import Pool, plan_pool
 from decodebench.kv.grouping import group_layers
 from decodebench.kv.limits import EngineLimits
@@ -42,7 +42,7 @@ def gdn_hybrid(*, tp: int, dtype: str, dtype_bytes: int, prefix_caching: bool, m
         "shapes": ((kernel - 1, (2 * key_heads + value_heads) * head), (value_heads, head, head)),
         "dtypes": ("bfloat16", "float32"),
         "mamba_type": "gdn_attn",
-        "cache_mode": state_cache_mode(prefix_caching=prefix_caching),
+        "cache_mode": "align" if prefix_caching else "none",
     }
     kv_heads = 4 // tp
     raw = MambaState(block_size=max_model_len, **state).page_bytes
@@ -53,9 +53,7 @@ def gdn_hybrid(*, tp: int, dtype: str, dtype_bytes: int, prefix_caching: bool, m
         rules=rules,
     )
     full = FullAttention(block_size=aligned.block_size, num_kv_heads=kv_heads, head_size=256, dtype=dtype)
-    block = state_block_size(
-        prefix_caching=prefix_caching, attention_block_size=aligned.block_size, max_model_len=max_model_len
-    )
+    block = aligned.block_size if prefix_caching else max_model_len
     gdn = MambaState(block_size=block, page_bytes_padded=aligned.page_bytes, **state)
     return {f"layers.{i}": full if i % 4 == 3 else gdn for i in range(64)}
 

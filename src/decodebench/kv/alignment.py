@@ -1,7 +1,6 @@
 """Hybrid models: the attention block grows until its page holds a state, and the state page is padded to it.
 
-Source: vLLM 0.32 `platforms/interface.py _align_hybrid_block_size`; the mode that goes with it in
-`model_executor/models/config.py MambaModelConfig`.
+Source: vLLM 0.32 `platforms/interface.py _align_hybrid_block_size`.
 
     >>> align_hybrid(state_bytes=1_097_728, attention_bytes_per_token=2048, block_size=16)
     HybridBlocks(block_size=544, page_bytes=1114112)
@@ -54,13 +53,3 @@ def align_hybrid(
         needed = round_up(needed, lcm(*kernel_blocks))
     aligned = max(block_size, needed)
     return HybridBlocks(aligned, aligned * attention_bytes_per_token)
-
-
-def state_cache_mode(*, prefix_caching: bool) -> str:
-    """The engine's `mamba_cache_mode` unless a user names one: `align` with prefix caching, else `none`."""
-    return "align" if prefix_caching else "none"
-
-
-def state_block_size(*, prefix_caching: bool, attention_block_size: int, max_model_len: int) -> int:
-    """Tokens a state block stands for: the attention block in mode `align`, the whole context in mode `none`."""
-    return attention_block_size if prefix_caching else max_model_len

@@ -83,9 +83,9 @@ class Pool:
                 high = length - 1
         return low
 
-    def log_lines(self, device: str = "GPU") -> list[str]:
+    def log_lines(self) -> list[str]:
         """The start-up line or lines as this version writes them."""
-        size = f"{device} KV cache size: {self.logged_tokens:,} tokens"
+        size = f"GPU KV cache size: {self.logged_tokens:,} tokens"
         length = f"{self.limits.max_model_len:,} tokens per request"
         concurrency = f"Maximum concurrency for {length}: {self.concurrency:.2f}x"
         return [f"{size}, {concurrency}"] if self.limits.rules.log_one_line else [size, concurrency]
