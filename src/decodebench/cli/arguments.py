@@ -39,8 +39,6 @@ def _terminal_width() -> int:
 class Parser(argparse.ArgumentParser):
     """argparse whose errors are `UserError`s that know the near misses and the engine's own flags."""
 
-    verbs: tuple[str, ...] = ()  # names of the parsers below it
-
     def __init__(self, *args: object, **kwargs: object) -> None:
         kwargs.setdefault("allow_abbrev", False)
         kwargs.setdefault("formatter_class", _formatter)

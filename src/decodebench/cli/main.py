@@ -13,7 +13,6 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.util import find_spec
 
 from decodebench import __version__
 from decodebench.cli.arguments import Parser, split_engine_args
@@ -32,9 +31,7 @@ def build_parser(verbs: Sequence[str] = VERBS) -> Parser:
     parser.add_argument("--version", action="version", version=f"decodebench {__version__}")
     subparsers = parser.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=Parser)
     for verb in verbs:
-        if find_spec(f"decodebench.cli.{verb}") is not None:
-            import_module(f"decodebench.cli.{verb}").add_parser(subparsers)
-    parser.verbs = tuple(subparsers.choices)
+        import_module(f"decodebench.cli.{verb}").add_parser(subparsers)
     for verb_parser in subparsers.choices.values():
         verb_parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parser
