@@ -16,7 +16,6 @@ import numpy as np
 
 from decodebench.bench.interval import interval
 from decodebench.bench.step_log import IntArray
-from decodebench.bench.window import Window
 
 FEWEST_LAUNCHES = 3
 """Launches from which on the interval is made of their means: two means have one degree of freedom."""
@@ -28,10 +27,6 @@ class Repeat:
 
     launch: int
     durations: IntArray  # ns
-
-    @classmethod
-    def of(cls, window: Window, launch: int) -> Self:
-        return cls(launch, window.durations)
 
     @property
     def mean_ns(self) -> float:

@@ -66,11 +66,6 @@ class Window:
         return len(self.durations)
 
     @property
-    def step_time_ns(self) -> float:
-        """The repeat's figure: window duration / steps. Every step counts."""
-        return self.total_ns / self.num_steps
-
-    @property
     def context(self) -> float:
         """Measured context: KV tokens a request reads in a step, mean over the window's decode steps."""
         decode = self.rows.num_reqs > 0

@@ -16,11 +16,8 @@ from decodebench.kv.writes import GroupWrites
 class Written:
     """What a fill wrote: pages (one block of one layer's storage) and the bytes of them."""
 
-    pages: int = 0
-    bytes: int = 0
-
-    def __add__(self, other: "Written") -> "Written":
-        return Written(self.pages + other.pages, self.bytes + other.bytes)
+    pages: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,6 +1,4 @@
-"""Numbers as a person reads them: one unit and one number of decimals for all values that stand in one
-column.
-"""
+"""Numbers as a person reads them: one unit and one number of decimals for all values that stand in one column."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,6 +7,8 @@ from statistics import median
 
 _TIME_UNITS = (("s", 1e9), ("ms", 1e6), ("us", 1e3), ("ns", 1.0))
 _MOST_DECIMALS = 4
+_TIME_DIGITS = 4  # significant ones
+_NUMBER_DIGITS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,17 +23,17 @@ class Formatter:
         return f"{value / self.scale:,.{self.decimals}f}"
 
 
-def time_formatter(values_ns: Iterable[float], significant: int = 4) -> Formatter:
+def time_formatter(values_ns: Iterable[float]) -> Formatter:
     """For durations in ns: the unit in which the middle one is at least 1."""
     values = [value for value in values_ns if value > 0]
     middle = median(values) if values else 1e6
     unit, scale = next((pair for pair in _TIME_UNITS if middle >= pair[1]), _TIME_UNITS[-1])
-    return Formatter(unit, scale, _decimals(values, scale, significant))
+    return Formatter(unit, scale, _decimals(values, scale, _TIME_DIGITS))
 
 
-def number_formatter(values: Iterable[float], unit: str = "", significant: int = 3) -> Formatter:
+def number_formatter(values: Iterable[float]) -> Formatter:
     """For plain numbers, such as rates."""
-    return Formatter(unit, 1.0, _decimals([value for value in values if value > 0], 1.0, significant))
+    return Formatter("", 1.0, _decimals([value for value in values if value > 0], 1.0, _NUMBER_DIGITS))
 
 
 def _decimals(values: list[float], scale: float, significant: int) -> int:
