@@ -11,9 +11,9 @@ from decodebench.engine.redact import Redactor
 from decodebench.results.provenance import Host
 
 
-def describe_host(noise_seconds: float) -> Host:
-    """Takes `noise_seconds`: a noise figure belongs to every result, measured before the server is started."""
-    noise = measure_noise(noise_seconds)
+def describe_host() -> Host:
+    """Takes some seconds: a noise figure belongs to every result, measured before the server is started."""
+    noise = measure_noise()
     return Host(
         cpu=_cpu_name(),
         cores=os.cpu_count(),

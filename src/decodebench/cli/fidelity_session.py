@@ -25,9 +25,9 @@ from decodebench.report.fidelity import print_fidelity
 from decodebench.report.progress import Moment, Progress
 from decodebench.report.terminal import console_for
 from decodebench.results.fidelity import FidelityDocument
+from decodebench.results.files import replacing
 from decodebench.results.store import default_directory
 
-NOISE_SECONDS = 5.0
 ALL = "all"
 
 
@@ -71,9 +71,8 @@ def compare(request: FidelityRequest) -> int:
         raise UserError(f"--out {request.out}: holds a result already", "choose another directory")
 
     def keep(document: FidelityDocument) -> None:
-        scratch = file.with_suffix(".tmp")
-        scratch.write_text(document.to_json(), encoding="utf-8")
-        scratch.replace(file)
+        with replacing(file) as temporary:
+            temporary.write_text(document.to_json() + "\n", encoding="utf-8")
 
     with ExitStack() as stack:
         progress = stack.enter_context(Progress(sys.stderr))
@@ -104,7 +103,7 @@ def _document(request: FidelityRequest) -> FidelityDocument:
         seed=request.settings.seed,
         window_steps=request.settings.window_steps,
         precision_asked=request.settings.precision,
-        host=describe_host(NOISE_SECONDS),
+        host=describe_host(),
     )
 
 

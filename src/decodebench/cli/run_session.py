@@ -24,8 +24,6 @@ from decodebench.results.provenance import Host
 from decodebench.results.schema import RunDocument, RunStatus
 from decodebench.results.store import Store, default_directory
 
-NOISE_SECONDS = 5.0
-
 
 def measure(request: RunRequest) -> int:
     """Run the request to its end; the exit code. Whatever ends it, finished repeats are kept and shown."""
@@ -44,7 +42,7 @@ def measure(request: RunRequest) -> int:
             progress.note(f"warning: {warning}")
         progress.note(f"results go to {store.directory}")
         progress.show(Moment("measuring the noise of this machine"))
-        host = describe_host(NOISE_SECONDS)
+        host = describe_host()
         document = _document(request, store, fingerprint, host, earlier)
         store.write(document)
         runner = Runner(
