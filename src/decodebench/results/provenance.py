@@ -127,7 +127,7 @@ class Settings(Record):
     launches: int = 1
     max_time_s: float | None = None
     window_steps: int | None = None
-    """Length of the window, if it was asked for."""
+    """Steps that a window should have, before context and periods shorten or lengthen it (`--window-steps`)."""
     audit: bool = False
     """Whether every fill was read back and proved."""
     fidelity: bool = False

@@ -33,8 +33,8 @@ Fingerprint = dict[str, JsonValue]
 class RunStatus(StrEnum):
     RUNNING = "running"  # also what a killed run leaves behind
     FINISHED = "finished"
-    INTERRUPTED = "interrupted"  # Ctrl-C, a signal, or the time budget: some points may be `not_run`
-    FAILED = "failed"  # the engine died
+    INTERRUPTED = "interrupted"  # Ctrl-C or a signal: some points may be `not_run`
+    FAILED = "failed"  # the engine died, or cannot do what was asked
 
 
 class RunDocument(Record):
