@@ -1,6 +1,6 @@
 """The start line: requests of a cohort wait until all have arrived, fill together, and are released in one step.
 
-Pure Python and free of vLLM: time and room are passed in. The rules it keeps (DESIGN 5.1, 5.2, 5.5 to 5.7):
+Pure Python and free of vLLM: time and room are passed in. The rules it keeps:
 
 - Nothing is admitted before the whole cohort is there: a member answered "ask later" holds no blocks and blocks nobody.
 - One cohort at a time, from admission until its last member has left. Two half-admitted cohorts would wait for each
@@ -101,8 +101,7 @@ class StartLine:
     """All cohorts of one scheduler.
 
     `misfit(tokens of each member at its end)` says why a cohort can never run as one batch, or None; `has_room(...)`
-    whether the pool has the blocks for it now. `has_content(members)`: whether
-    what they are filled with exists.
+    whether the pool has the blocks for it now; `has_content(members)` whether what they are filled with exists.
     """
 
     def __init__(

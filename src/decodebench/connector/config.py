@@ -1,8 +1,9 @@
 """What a server's owner may set: `kv_connector_extra_config` of the transfer config.
 
-Keys and defaults that the in-tree decode-bench connector has too (`fill_mean`, `fill_std`, `startup_fill`) mean the
-same here, so its users add only `kv_connector_module_path`. A wrong key or value stops the server at start with one
-message: a benchmark that silently ran another configuration is worse than none.
+Keys and defaults of the in-tree decode-bench connector are known here too, so its users add only
+`kv_connector_module_path`: `fill_mean` and `fill_std` mean the same, `startup_fill` is accepted and changes nothing. A
+wrong key or value stops the server at start with one message: a benchmark that silently ran another configuration is
+worse than none.
 """
 
 from collections.abc import Mapping
@@ -22,9 +23,7 @@ class ConnectorConfig:
     seed: int = 0
     require_salt: bool = False
     trace_dir: str | None = None
-    connectors: tuple[
-        str, ...
-    ] = ()  # all children of the MultiConnector that ours is one of, as they are named there
+    connectors: tuple[str, ...] = ()  # all children of the MultiConnector that ours is one of
     donor_bank_gib: float = 4.0  # host memory of each worker
     audit: bool = False
 

@@ -1,7 +1,7 @@
 """`DecodeBenchConnector`: the only file that speaks vLLM's connector interface.
 
-It claims that all but the last token of a request's KV cache already exist, and writes made-up content into exactly the
-blocks the engine allocates for them. A drop-in for vLLM's in-tree class of the same name:
+It claims that all but the last token of a request's KV cache already exist, and writes numbers or pages of donors into
+exactly the blocks the engine allocates for them. A drop-in for vLLM's in-tree class of the same name:
 
     vllm serve MODEL --kv-transfer-config '{"kv_connector": "DecodeBenchConnector",
         "kv_connector_module_path": "decodebench.connector", "kv_role": "kv_both",
@@ -55,7 +55,7 @@ __all__ = ["DecodeBenchConnector"]
 
 
 class DecodeBenchConnector(KVConnectorBase_V1, SupportsHMA):
-    """Fills the KV cache of requests with made-up content, holds cohorts at a start line, and logs every step.
+    """Fills the KV cache of requests, holds cohorts at a start line, and logs every step.
 
     Raises:
         ValueError: a wrong `kv_connector_extra_config`, an unknown KV cache layout, or an engine that cannot be

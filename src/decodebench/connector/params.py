@@ -1,7 +1,7 @@
 """What a request may ask of the connector: the `decodebench` key of its `kv_transfer_params`.
 
     {"decodebench": {"fill": true, "info": false, "cohort": {"id": "p3r1", "size": 8, "timeout_s": 600},
-                     "donors": ["d0", "d1"], "seed": 3}}
+                     "donors": ["d0", "d1"], "seed": 3, "audit": true}}
     {"decodebench": {"donor": {"id": "d0"}, "forget": ["d9"]}}
 
 Values come from anybody who can reach the API, and an exception in a scheduler hook ends the engine. So parsing never
@@ -46,9 +46,7 @@ class RequestParams:
     seed: int = 0  # which pages of which donors
     forget: tuple[str, ...] = ()
     audit: bool = False  # prove what the fill wrote
-    unfillable: str | None = (
-        None  # why the donors it names cannot fill it (of the server, not of the request)
-    )
+    unfillable: str | None = None  # why the donors it names cannot fill it: found by intake.py
     error: str | None = None
 
     @classmethod
