@@ -26,9 +26,8 @@ class Bank:
     """Pages to copy from, on the device of the pages they serve."""
 
     pages: Pages
-    word: (
-        int | complex | None
-    )  # of a single page whose words are all the same: it can be filled instead of copied
+    word: int | complex | None
+    """Of a single page whose words are all the same: it can be filled instead of copied."""
 
     @property
     def size(self) -> int:

@@ -17,8 +17,7 @@ class Content(ABC):
     not name as it is. Of the blocks named it owes every byte: rows get content that the layer's `PageContent` can be
     read back as, rows past the end and padding are zero.
 
-    A content that depends on the request (pages copied from a donor, chosen by request and logical position) derives
-    from `BankContent` and chooses the bank page per block; it needs nothing else of this contract.
+    Pages copied from donors are no content: they depend on the request, and `donor.py` writes them.
     """
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Numbers to page bytes, by what the layer's spec says the bytes mean never by the tensor's dtype."""
+"""Numbers to page bytes, by what the layer's spec says the bytes mean, never by the tensor's dtype."""
 
 from collections.abc import Callable
 from math import prod

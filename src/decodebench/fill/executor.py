@@ -127,9 +127,8 @@ def _launch(
         if ready.event is not None:
             stream.wait_event(ready.event)
         outcome = _outcome(job)
-        return outcome, _Passed(
-            stream
-        )  # also behind a job that failed half-way: its first copies may still run
+        # Also behind a job that failed half-way: its first copies may still run.
+        return outcome, _Passed(stream)
 
 
 def _outcome(job: Callable[[], Result]) -> Result | Exception:

@@ -62,9 +62,7 @@ class PageLayout:
     kernel_blocks: int
     kernel_rows: int
     page: ByteBox  # every byte the page owns, padding included
-    fields: tuple[
-        ByteBox, ...
-    ]  # the rows: axes (kernel block, row, ..., bytes); together all bytes but the padding
+    fields: tuple[ByteBox, ...]  # the rows, axes (kernel block, row, ..., bytes): all but the padding
     padding: ByteBox | None = None
 
     @property

@@ -15,7 +15,9 @@ class PartialBlock:
 
     Rows that lie wholly below `first_token` are locally computed and stay untouched; rows up to `end_token` get
     content (a row that `end_token` cuts does not: the engine writes it when its last token is computed); the rows
-    behind them, and the padding of the page, are zeroed.
+    behind them, and the padding of the page, are zeroed. Where a layer mixes the rows of a kernel block
+    (`Numbers.in_rows`), each kernel block up to `end_token` gets content as a whole. A block of which nothing is
+    computed locally takes the whole page of a donor (`fill/donor.py`).
     """
 
     block_id: int
@@ -29,9 +31,7 @@ class GroupWrites:
 
     whole: Sequence[int] = ()  # ids of blocks whose every row gets content
     partial: Sequence[PartialBlock] = ()
-    zero: Sequence[
-        int
-    ] = ()  # ids of blocks that are zeroed whole (scratch of state groups, circular buffers)
+    zero: Sequence[int] = ()  # ids of blocks that are zeroed whole (scratch of states, circular buffers)
 
     @property
     def num_blocks(self) -> int:
