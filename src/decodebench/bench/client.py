@@ -69,9 +69,7 @@ class CohortRequest:
     stall_timeout_s: float = STALL_TIMEOUT_S
     donors: "DonorSet | None" = None  # what fills the members; None: the server's numbers
     prefill: bool = False  # members are really prefilled
-    with_tokens: bool = (
-        False  # answers bring their token ids, and the experts they were routed to where known
-    )
+    with_tokens: bool = False  # answers bring their token ids, and their experts where known
     audit: bool = False  # the workers prove what their fill wrote
 
 

@@ -6,9 +6,9 @@ to the context it reads. What is left is drift if it is both *large*, over 5 % o
 over four standard errors of the difference for independent steps, spread estimated by the median absolute
 deviation within each half:
 
-    change    = median(second half) / median(first half) - 1 tolerance = max(5 %, 4 sqrt(se_1^2 + se_2^2) /
-    median(first half))      se = 1.2533 x 1.4826 x MAD / sqrt(n) drifting  : change < -tolerance   or
-    change > growth + tolerance      growth = context ratio of the halves - 1
+    change    = median(second half) / median(first half) - 1
+    tolerance = max(5 %, 4 sqrt(se_1^2 + se_2^2) / median(first half))      se = 1.2533 x 1.4826 x MAD / sqrt(n)
+    drifting  : change < -tolerance  or  change > growth + tolerance        growth = context ratio of the halves - 1
 
 False alarms on series that do not drift: measured by `benchmarks/coverage.py`, column `drifting`.
 """

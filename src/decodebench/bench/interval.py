@@ -7,8 +7,8 @@ not. Two things make the textbook interval, mean -+ t s / sqrt(n), hold the trut
   mean *and* a small spread. Hall's transformation (P. Hall, "On the removal of skewness by transformation",
   J. R. Statist. Soc. B 54, 1992) stretches the interval on the long side by the sample's own skewness g:
 
-      low, high = mean - s h(t), mean - s h(-t)        h(y) = 3 / g ((1 + g (y / sqrt(n) - g / (6 n)))^(1/3) -
-      1)
+      low, high = mean - s h(t), mean - s h(-t)
+      h(y)      = 3 / g ((1 + g (y / sqrt(n) - g / (6 n)))^(1/3) - 1)
 
   and is the textbook interval for g = 0.
 - **Looks.** Stopping at the first look that is precise enough favours samples whose spread came out small. So

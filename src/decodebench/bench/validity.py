@@ -21,7 +21,7 @@ class Verdict:
     """Valid, or the rule that was broken and a sentence that says how."""
 
     rule: str | None = None
-    """log, window, gap, preempted, foreign, prefill, fill, gated, empty, batch, tokens, context or drifting."""
+    """log, window, gap, preempted, foreign, prefill, fill, gated, empty, batch, tokens, context, drifting or ranks."""
     reason: str | None = None
 
     @property

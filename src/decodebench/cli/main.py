@@ -58,9 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("decodebench: interrupted", file=sys.stderr)
         return 128 + signum
     except BrokenPipeError:
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # our reader has gone; do not fail again at exit
+        # Our reader has gone; do not fail again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + 13
     except Exception as error:
         return _internal(error, debug)
