@@ -5,8 +5,9 @@
 A verb is one module beside this one with `add_parser(subparsers)` and `run(args) -> int`. Nothing that a verb needs
 (vLLM, torch, numpy, pyarrow) is imported before the verb runs, so `--help` answers at once.
 
-Exit codes: 0 ok; 2 wrong input; 3 engine failed; 4 no valid point or a required precision missed; 5 regression;
-6 cannot tell; 70 internal error; 128 + n ended by signal n (130 Ctrl-C, 143 SIGTERM).
+Exit codes: 0 ok; 2 wrong input; 3 engine failed; 4 no valid point or a required precision missed; 5 kept for a
+regression, which no verb looks for yet; 6 cannot tell; 70 internal error; 128 + n ended by signal n (130 Ctrl-C, 143
+SIGTERM).
 """
 
 import os
