@@ -5,8 +5,9 @@ from decodebench.results.audit import AuditProof
 from decodebench.results.fidelity import Arm, PointFidelity
 from decodebench.results.provenance import Settings
 from decodebench.results.schema import RunDocument
+from decodebench.results.status import Status
 from tests.report.test_terminal import row, shown
-from tests.results.documents import document, valid_point
+from tests.results.documents import document, other_point, valid_point
 
 ARM = Arm(step_time_ns=50_000_000, measured_context=1000, distinct_tokens=15.6)
 FOUND = PointFidelity(
@@ -74,3 +75,8 @@ def test_the_audit_is_one_line_over_all_points():
     disturbed = points[0].model_copy(update={"audit": proof.model_copy(update={"unowned_changed": None})})
     assert "may be other requests'" in "".join(content_lines(document("out", disturbed, points[1])))
     assert "Audit" not in shown(document("out", valid_point(0, 2)))
+
+
+def test_points_without_figures_have_no_content_to_speak_of():
+    unverified = other_point(0, Status.UNVERIFIED, "the server does not run decodebench's connector")
+    assert content_lines(document("out", unverified)) == []

@@ -164,7 +164,7 @@ def line_of(detail: RepeatDetail) -> str:
     return f"launch {detail.launch}, {kind} {detail.repeat}, {detail.status.value}{figure}{reason}"
 
 
-def unmeasured(point: GridPoint, status: Status, reason: str) -> Point:
+def unmeasured(point: GridPoint, settings: Settings, status: Status, reason: str) -> Point:
     """A point of which nothing is known but why."""
     return Point(
         point=point.index,
@@ -173,4 +173,6 @@ def unmeasured(point: GridPoint, status: Status, reason: str) -> Point:
         context_len=point.context_len,
         status=status,
         reason=reason,
+        content=settings.fill.content,
+        seed=settings.seed,
     )

@@ -246,7 +246,9 @@ class Runner:
         self._document = self._document.model_copy(
             update={
                 "engine": self._engine,
-                "points": tuple(unmeasured(point, Status.UNVERIFIED, reason) for point in self._points),
+                "points": tuple(
+                    unmeasured(point, self._settings, Status.UNVERIFIED, reason) for point in self._points
+                ),
             }
         )
 
@@ -287,5 +289,5 @@ class Runner:
         elif not self._document.points:
             failed = Status.FAILED if status is RunStatus.FAILED else Status.NOT_RUN
             why = reason or "the run ended before it"
-            update["points"] = tuple(unmeasured(point, failed, why) for point in self._points)
+            update["points"] = tuple(unmeasured(point, self._settings, failed, why) for point in self._points)
         return self._document.model_copy(update=update)

@@ -46,7 +46,7 @@ def coordinates(point: Point) -> str:
 
 
 def _made_up(points: tuple[Point, ...]) -> Iterator[str]:
-    for content in dict.fromkeys(point.content for point in _shown(points)):
+    for content in dict.fromkeys(point.content for point in _valid(points)):
         if content in ("constant", "normal"):
             yield (
                 f"Content: {content} fill; made-up KV picks other experts and sparse indices than text does, so "
@@ -70,7 +70,7 @@ def _fidelity(document: RunDocument) -> Iterator[str]:
         )
     if not measured and document.fidelity_reason is not None:
         yield f"Error against real prefill: {NOT_MEASURED}: {document.fidelity_reason}."
-    elif not measured and _shown(document.points):
+    elif not measured and _valid(document.points):
         yield f"Error against real prefill: {NOT_MEASURED} (`run --fidelity`, or `decodebench fidelity`)."
 
 
@@ -90,5 +90,5 @@ def _audit(points: tuple[Point, ...]) -> Iterator[str]:
     )
 
 
-def _shown(points: tuple[Point, ...]) -> list[Point]:
-    return [point for point in points if point.status in (Status.VALID, Status.UNVERIFIED)]
+def _valid(points: tuple[Point, ...]) -> list[Point]:
+    return [point for point in points if point.status is Status.VALID]
