@@ -6,7 +6,6 @@ from time import perf_counter
 from decodebench.connector.metadata import AuditReport, RequestFill
 from decodebench.fill import Canaries, GroupPages, wrong_blocks
 from decodebench.fill.expected import Expected
-from decodebench.kv.writes import GroupWrites
 
 
 class Auditor:
@@ -28,7 +27,8 @@ class Auditor:
         start = perf_counter()
         wrong = {group: wrong_blocks(each) for group, each in expected.items()}
         named = {
-            request: [_blocks(writes) for writes in fill.writes] for request, fill in self._fills.items()
+            request: [set(writes.block_ids) for writes in fill.writes]
+            for request, fill in self._fills.items()
         }
         owned = {block for groups in named.values() for blocks in groups for block in blocks}
         unowned, changed = self._canaries.changed(self._before, owned)
@@ -49,7 +49,3 @@ class Auditor:
         return tuple(
             len(ids) * len(self._groups[group].pages) if ids else 0 for group, ids in enumerate(blocks)
         )
-
-
-def _blocks(writes: GroupWrites) -> set[int]:
-    return {*writes.whole, *writes.zero, *(part.block_id for part in writes.partial)}

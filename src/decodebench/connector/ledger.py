@@ -102,5 +102,5 @@ def owed_pages(fills: Iterable[RequestFill]) -> tuple[int, ...]:
     for fill in fills:
         groups = groups or [set() for _ in fill.writes]
         for named, writes in zip(groups, fill.writes, strict=True):
-            named.update(writes.whole, writes.zero, (part.block_id for part in writes.partial))
+            named.update(writes.block_ids)
     return tuple(len(named) for named in groups)

@@ -48,13 +48,9 @@ class DecodeBenchConnectorMetadata(KVConnectorMetadata):
     def reqs_to_fill(self) -> dict[str, tuple[tuple[list[int], ...], int]]:
         """The fills in the in-tree connector's form: request -> (block ids per group, external tokens)."""
         return {
-            request_id: (tuple(_all_ids(writes) for writes in fill.writes), fill.num_tokens)
+            request_id: (tuple(writes.block_ids for writes in fill.writes), fill.num_tokens)
             for request_id, fill in self.fills.items()
         }
-
-
-def _all_ids(writes: GroupWrites) -> list[int]:
-    return [*writes.whole, *(part.block_id for part in writes.partial), *writes.zero]
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,10 @@ class GroupWrites:
     def num_blocks(self) -> int:
         return len(self.whole) + len(self.partial) + len(self.zero)
 
+    @property
+    def block_ids(self) -> list[int]:
+        return [*self.whole, *(part.block_id for part in self.partial), *self.zero]
+
 
 @dataclass(frozen=True, slots=True)
 class Sources:
