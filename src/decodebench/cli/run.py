@@ -6,16 +6,11 @@ decodebench run --resume decodebench-results/...                    # go on wher
 """
 
 import argparse
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from decodebench.cli.donor_options import add_donor_options
 from decodebench.cli.engine_options import NUMBERS, add_engine_options
 from decodebench.cli.measure_options import add_effort_options, add_grid_options, add_output_options
-
-if TYPE_CHECKING:
-    from decodebench.results.schema import RunDocument
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -85,22 +80,3 @@ def run(args: argparse.Namespace) -> int:
     if request.dry_run:
         return dry_run(request)
     return measure(request)
-
-
-def show(document: "RunDocument", as_json: bool) -> None:
-    """The table, and with `--json` the document as the last line of stdout."""
-    from decodebench.report.terminal import console_for, print_report
-
-    print_report(document, console_for(sys.stdout))
-    if as_json:
-        print(document.to_json(indent=None), flush=True)
-
-
-def exit_code(document: "RunDocument") -> int:
-    """4 without a valid point, or when a required precision was missed."""
-    from decodebench.errors import EXIT_NO_VALID_POINT, EXIT_OK
-    from decodebench.results.status import Status
-
-    valid = [point for point in document.points if point.status is Status.VALID]
-    missed = document.settings.require_precision and any(point.precision_missed for point in valid)
-    return EXIT_OK if valid and not missed else EXIT_NO_VALID_POINT

@@ -14,14 +14,15 @@ from decodebench.bench.launches import attached, started
 from decodebench.bench.resume import Earlier, is_complete
 from decodebench.bench.runner import Runner
 from decodebench.bench.running import Launch
-from decodebench.cli.run import exit_code, show
 from decodebench.cli.run_arguments import RunRequest
 from decodebench.engine.command import EngineCommand
 from decodebench.engine.installed import version_of
 from decodebench.errors import EXIT_NO_VALID_POINT, EXIT_OK, UserError
 from decodebench.report.progress import Moment, Progress
+from decodebench.report.terminal import console_for, print_report
 from decodebench.results.provenance import Host
 from decodebench.results.schema import RunDocument, RunStatus
+from decodebench.results.status import Status
 from decodebench.results.store import Store, default_directory
 
 
@@ -61,6 +62,20 @@ def measure(request: RunRequest) -> int:
             stack.close()
             show(runner.document, request.json)
     return exit_code(runner.document)
+
+
+def show(document: RunDocument, as_json: bool) -> None:
+    """The table, and with `--json` the document as the last line of stdout."""
+    print_report(document, console_for(sys.stdout))
+    if as_json:
+        print(document.to_json(indent=None), flush=True)
+
+
+def exit_code(document: RunDocument) -> int:
+    """4 without a valid point, or when a required precision was missed."""
+    valid = [point for point in document.points if point.status is Status.VALID]
+    missed = document.settings.require_precision and any(point.precision_missed for point in valid)
+    return EXIT_OK if valid and not missed else EXIT_NO_VALID_POINT
 
 
 def _misfits(request: RunRequest, command: EngineCommand) -> list[str]:
