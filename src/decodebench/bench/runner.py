@@ -50,7 +50,7 @@ class Runner:
         launch: Launch,
         progress: Progress,
         run_log: Callable[[str], None],
-        restore: Callable[[PointState], None] = lambda state: None,
+        restore: Callable[[PointState], None],
     ) -> None:
         self._settings = settings
         self._points = points

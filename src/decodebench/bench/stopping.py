@@ -56,7 +56,7 @@ class Stopping:
         return width is not None and width <= self.precision and time.steps >= MIN_STEPS
 
 
-def interleave(points: Sequence[Point], seed: int, turn: int = 0) -> list[Point]:
+def interleave(points: Sequence[Point], seed: int, turn: int) -> list[Point]:
     """The order of the points that still need repeats in turn number `turn`: random, the same for the same seed.
 
     Every point gets one repeat a turn, so that a slow minute of the machine falls on all of them.

@@ -108,7 +108,7 @@ class StartLine:
         self,
         misfit: Callable[[list[int]], str | None],
         has_room: Callable[[list[int]], bool],
-        has_content: Callable[[Iterable[str]], bool] = lambda _: True,
+        has_content: Callable[[Iterable[str]], bool],
     ) -> None:
         self._misfit = misfit
         self._has_room = has_room

@@ -141,7 +141,7 @@ def contexts(output: "SchedulerOutput") -> tuple[int, int, int]:
 class StepLog:
     """Rows of the cohort that is measured, and, with a trace file, of every step."""
 
-    def __init__(self, trace: Trace | None = None) -> None:
+    def __init__(self, trace: Trace | None) -> None:
         self._rows: list[list[int]] | None = None  # None: nobody measures
         self._by_step: dict[int, list[int]] = {}  # rows whose outputs have not come back
         self._trace = trace
