@@ -50,6 +50,9 @@ class DonorSet:
     def asked(self, first: int, member: int, batch: int, tokens: int) -> dict[str, Any]:
         """What a request of `tokens` prompt tokens asks of the connector, as number `member` of a batch.
 
+        Where there are as many donors as requests each starts with one of its own, and names more only if its prompt is
+        longer than a donor; where there are fewer each names all, and its seed draws page by page.
+
         `first`: number of the batch's first prompt, so that a repeat starts with other donors.
         """
         count = len(self.ids)

@@ -93,7 +93,7 @@ class Point(Record):
     precision_asked: float | None = None
     precision_reached: float | None = metric_field("precision_reached", None)
     interval: str | None = None
-    """What the interval covers: `within one launch`, or `across N launches`."""
+    """What the interval covers: `within one launch`, `within 2 launches`, or from three on `across N launches`."""
     output_tokens_per_s: float | None = metric_field("output_tokens_per_s", None)
     output_tokens_per_s_per_request: float | None = metric_field("output_tokens_per_s_per_request", None)
     output_tokens_per_s_per_device: float | None = metric_field("output_tokens_per_s_per_device", None)
