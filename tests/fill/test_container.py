@@ -47,7 +47,7 @@ def test_what_cannot_be_read_as_pages_is_one_error_that_names_the_layer(
 def test_a_page_may_have_heads_no_heads_or_be_flat(shape: tuple[int, ...]) -> None:
     pages = LayerPages.of("a", _tensor(*shape), num_blocks=8, page_bytes=256, rows_per_block=4, content=F32)
     assert pages.pieces[0].layout.rows == 4
-    assert pages.pieces[0].row_bytes == 64
+    assert pages.pieces[0].bytes_from(3) == 64
 
 
 def test_state_tensors_that_share_a_page_are_one_piece_and_others_one_each() -> None:

@@ -90,13 +90,10 @@ class BankContent(Content):
         yield Expected(pages.page, writes.zero.every())
         for part in writes.partial:
             first, end = pages.layout.rows_of(part.first_token, part.end_token, part.block_size)
-            for field, source in zip(pages.fields, bank.pages.fields, strict=True):
-                for box in pages.layout.row_boxes(first, end):
-                    yield _copied(field[:, *box], source[:, *box], part.blocks, start)
-                for box in pages.layout.row_boxes(end, pages.layout.rows):
-                    yield Expected(field[:, *box], part.blocks.every())
-            if pages.padding is not None:
-                yield Expected(pages.padding, part.blocks.every())
+            for rows, source in zip(pages.rows(first, end), bank.pages.rows(first, end), strict=True):
+                yield _copied(rows, source, part.blocks, start)
+            for rest in pages.behind(end):
+                yield Expected(rest, part.blocks.every())
 
 
 def _copied(target: torch.Tensor, source: torch.Tensor, blocks: BlockSet, start: int) -> Expected:
@@ -105,17 +102,12 @@ def _copied(target: torch.Tensor, source: torch.Tensor, blocks: BlockSet, start:
 
 
 def _write_rows(pages: Pages, bank: Bank, part: PartialWrite, start: int) -> int:
-    rows = pages.layout.rows
     first, end = pages.layout.rows_of(part.first_token, part.end_token, part.block_size)
-    for field, source in zip(pages.fields, bank.pages.fields, strict=True):
-        for box in pages.layout.row_boxes(first, end):
-            copy_blocks(field[:, *box], source[:, *box], part.blocks, start)
-        for box in pages.layout.row_boxes(end, rows):
-            fill_blocks(field[:, *box], 0, part.blocks)
-    if pages.padding is not None:
-        fill_blocks(pages.padding, 0, part.blocks)
-    padding_bytes = pages.page_bytes - pages.layout.content_bytes
-    return part.blocks.num_blocks * ((rows - first) * pages.row_bytes + padding_bytes)
+    for rows, source in zip(pages.rows(first, end), bank.pages.rows(first, end), strict=True):
+        copy_blocks(rows, source, part.blocks, start)
+    for rest in pages.behind(end):
+        fill_blocks(rest, 0, part.blocks)
+    return part.blocks.num_blocks * pages.bytes_from(first)
 
 
 def fill_blocks(target: torch.Tensor, word: int | complex, blocks: BlockSet) -> None:

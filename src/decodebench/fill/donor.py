@@ -129,15 +129,11 @@ class DonorBank:
                 yield from self._expected_rows(group, ours, theirs, rows)
 
     def _expected_rows(self, group: int, ours: Pages, theirs: Pages, rows: RowCopies) -> Iterator[Expected]:
-        layout, block_size = ours.layout, self._groups[group].block_size
-        first, end = layout.rows_of(rows.first_token, rows.end_token, block_size)
-        for field, source in zip(ours.fields, theirs.fields, strict=True):
-            for box in layout.row_boxes(first, end):
-                yield _copied(field[:, *box], source[:, *box], rows.pairs)
-            for box in layout.row_boxes(end, layout.rows):
-                yield Expected(field[:, *box], rows.blocks.every())
-        if ours.padding is not None:
-            yield Expected(ours.padding, rows.blocks.every())
+        first, end = ours.layout.rows_of(rows.first_token, rows.end_token, self._groups[group].block_size)
+        for target, source in zip(ours.rows(first, end), theirs.rows(first, end), strict=True):
+            yield _copied(target, source, rows.pairs)
+        for rest in ours.behind(end):
+            yield Expected(rest, rows.blocks.every())
 
     def _copy_out(self, group: int, donor: int, blocks: Sequence[int]) -> None:
         pages = self._groups[group]
@@ -155,17 +151,12 @@ class DonorBank:
         return num_bytes + sum(self._write_rows(block_size, pages, held, rows) for rows in copies.partial)
 
     def _write_rows(self, block_size: int, pages: Pages, held: Pages, rows: RowCopies) -> int:
-        layout = pages.layout
-        first, end = layout.rows_of(rows.first_token, rows.end_token, block_size)
-        for field, source in zip(pages.fields, held.fields, strict=True):
-            for box in layout.row_boxes(first, end):
-                copy_pages(field[:, *box], source[:, *box], rows.pairs, self._staging)
-            for box in layout.row_boxes(end, layout.rows):
-                fill_blocks(field[:, *box], 0, rows.blocks)
-        if pages.padding is not None:
-            fill_blocks(pages.padding, 0, rows.blocks)
-        padding_bytes = pages.page_bytes - layout.content_bytes
-        return rows.pairs.num_pages * ((layout.rows - first) * pages.row_bytes + padding_bytes)
+        first, end = pages.layout.rows_of(rows.first_token, rows.end_token, block_size)
+        for target, source in zip(pages.rows(first, end), held.rows(first, end), strict=True):
+            copy_pages(target, source, rows.pairs, self._staging)
+        for rest in pages.behind(end):
+            fill_blocks(rest, 0, rows.blocks)
+        return rows.pairs.num_pages * pages.bytes_from(first)
 
     def _slots(self, group: int, sources: Sources) -> list[int]:
         ranges = {donor: self._range(group, donor) for donor in set(sources.donors)}

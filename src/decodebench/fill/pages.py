@@ -5,6 +5,7 @@ are byte-exact: between them they cover every byte that belongs to the layer and
 interleaving of layers, heads, kernel blocks and padding.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -48,9 +49,22 @@ class Pages:
         """Bytes a page owns."""
         return self.layout.page.num_bytes
 
-    @property
-    def row_bytes(self) -> int:
-        return self.layout.content_bytes // self.layout.rows
+    def bytes_from(self, row: int) -> int:
+        """Bytes of a page from `row` on, the padding included."""
+        row_bytes = self.layout.content_bytes // self.layout.rows
+        return self.page_bytes - row * row_bytes
+
+    def rows(self, first: int, end: int) -> Iterator[torch.Tensor]:
+        """Rows [first, end) of every block, as views [block, ...] that together are all of them."""
+        for field in self.fields:
+            for box in self.layout.row_boxes(first, end):
+                yield field[:, *box]
+
+    def behind(self, row: int) -> Iterator[torch.Tensor]:
+        """The same of the rows from `row` on and the padding."""
+        yield from self.rows(row, self.layout.rows)
+        if self.padding is not None:
+            yield self.padding
 
     @property
     def device(self) -> torch.device:
