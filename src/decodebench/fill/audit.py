@@ -1,6 +1,7 @@
 """Proof of a fill: reading back what was written, and checksums of everything that must not change.
 
-Reading back compares every byte of every page with its source again, by its own index arithmetic. The checksums cover
+Reading back compares every byte of every page with its source again: page by page, by index arithmetic of its own; only
+where the rows of a cut block lie is taken from the same geometry that the fill writes by. The checksums cover
 the pages of all blocks that the fill does not own, in the layout of each group: KV cache groups share bytes, so a page
 of one group is seen through all. Both cost a pass over the bytes, so this is for audits, not for measurements.
 """
