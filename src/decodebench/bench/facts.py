@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from decodebench.connector.limits import Limits
+from decodebench.errors import UserError
 from decodebench.kv.blocks import GroupShape
-from decodebench.results.provenance import Engine, Group
+from decodebench.results.provenance import Engine, Fill, Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,18 @@ class EngineFacts:
                 found.add(group["block_size"])
                 found |= {int(each) for each in group["tokens_per_state"] if each.isdigit() and int(each) > 1}
         return tuple(sorted(found))
+
+    def check_fill(self, asked: Fill) -> None:
+        """Raises `UserError` where a fill by numbers was asked for and the server, started by others, writes others."""
+        if asked.content == "donor":
+            return
+        mean, std = self.first["fill"]["mean"], self.first["fill"]["std"]
+        if (mean, std) != (asked.params["mean"], asked.params["std"]):
+            raise UserError(
+                f"--fill {asked.content} with mean {asked.params['mean']}, standard deviation {asked.params['std']} was "
+                f"asked for: the server fills with mean {mean} and standard deviation {std}",
+                "ask for its numbers (--fill-mean, --fill-std), or start it with others (`decodebench serve --help`)",
+            )
 
     def padded_batch(self, batch: int) -> int | None:
         """The batch that a CUDA graph pads `batch` to; None where steps are not padded."""

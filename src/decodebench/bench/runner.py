@@ -104,6 +104,7 @@ class Runner:
             self._unverified(running)
             return
         facts = EngineFacts.of(descriptions)
+        facts.check_fill(self._settings.fill)
         self._plan(facts, running)
         assert self._engine is not None, "planned"
         name = f"decodebench-{self._document.started.timestamp():.0f}-{launch}"
