@@ -61,8 +61,8 @@ class EngineFacts:
         mean, std = self.first["fill"]["mean"], self.first["fill"]["std"]
         if (mean, std) != (asked.params["mean"], asked.params["std"]):
             raise UserError(
-                f"--fill {asked.content} with mean {asked.params['mean']}, standard deviation {asked.params['std']} was "
-                f"asked for: the server fills with mean {mean} and standard deviation {std}",
+                f"--fill {asked.content} with mean {asked.params['mean']} and standard deviation "
+                f"{asked.params['std']} was asked for: the server fills with mean {mean} and standard deviation {std}",
                 "ask for its numbers (--fill-mean, --fill-std), or start it with others (`decodebench serve --help`)",
             )
 
