@@ -14,6 +14,7 @@ from decodebench.bench.client import (
     CohortRequest,
     completion_fields,
     said_by_connector,
+    session_of,
 )
 from decodebench.bench.outcome import Outcome
 from decodebench.bench.window_plan import WindowPlan
@@ -137,11 +138,7 @@ def talk(running: Running, case: Callable[[Api], Awaitable[T]]) -> T:
     """Run one conversation with a server; fails when it takes too long."""
 
     async def conversation() -> T:
-        connector = aiohttp.TCPConnector(limit=0)
-        timeout = aiohttp.ClientTimeout(total=None)
-        async with aiohttp.ClientSession(
-            running.target.base_url, connector=connector, timeout=timeout
-        ) as session:
+        async with session_of(running.target, None) as session:
             return await asyncio.wait_for(case(Api(session, running)), CASE_TIMEOUT_S)
 
     return asyncio.run(conversation())

@@ -123,10 +123,7 @@ class Client:
             raise
 
     async def _send(self, cohort: CohortRequest) -> list[Answer]:
-        connector = aiohttp.TCPConnector(limit=0)
-        async with aiohttp.ClientSession(
-            self._target.base_url, connector=connector, timeout=aiohttp.ClientTimeout(total=None)
-        ) as session:
+        async with session_of(self._target, None) as session:
             members = asyncio.gather(
                 *(
                     self._member(session, cohort, rank, member)
@@ -194,12 +191,16 @@ class Client:
                 )
 
 
-def session_of(target: Target) -> aiohttp.ClientSession:
-    """For single requests; each may take as long as a first one does."""
+def session_of(target: Target, timeout_s: float | None = INFO_TIMEOUT_S) -> aiohttp.ClientSession:
+    """A connection for every request. A request may take `timeout_s`, by default as long as a first one does.
+
+    NOTE: the server closes a connection that was idle for some seconds (vLLM's default: 5), and a request that is sent
+    on it just then is lost.
+    """
     return aiohttp.ClientSession(
         target.base_url,
-        connector=aiohttp.TCPConnector(limit=0),
-        timeout=aiohttp.ClientTimeout(total=INFO_TIMEOUT_S),
+        connector=aiohttp.TCPConnector(limit=0, force_close=True),
+        timeout=aiohttp.ClientTimeout(total=timeout_s),
     )
 
 
