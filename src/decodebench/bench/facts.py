@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from decodebench.connector.limits import Limits
+from decodebench.engine import recipes
 from decodebench.errors import UserError
 from decodebench.kv.blocks import GroupShape
 from decodebench.results.provenance import Engine, Fill, Group
@@ -74,13 +75,18 @@ class EngineFacts:
     def record(
         self, *, recipe: str | None, weights: str | None, shims: Sequence[str], hma_reason: str | None
     ) -> Engine:
-        """The engine as a result keeps it."""
+        """The engine as a result keeps it. A server that others started is not said to have a built-in model: its
+        folder's name tells.
+        """
         facts = self.first
+        model, loaded = model_name(facts["model"]), "dummy" if facts["load_format"] == "dummy" else "real"
+        if recipe is None and (recipe := recipes.made_in(model)) is not None and loaded == "real":
+            loaded = "seeded"
         devices = len(self.ranks) * facts["tensor_parallel_size"] * facts["pipeline_parallel_size"]
         return Engine(
-            model=model_name(facts["model"]),
+            model=model,
             recipe=recipe,
-            weights=weights or ("dummy" if facts["load_format"] == "dummy" else "real"),
+            weights=weights or loaded,
             vllm_version=facts["vllm_version"],
             connector=facts["connector"]["class"],
             connector_version=facts["connector"]["version"],

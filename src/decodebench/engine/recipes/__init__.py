@@ -1,5 +1,7 @@
 """Built-in models, by name. Importing this imports neither torch nor vLLM nor transformers."""
 
+import re
+
 from decodebench.engine.recipes import (
     deepseek_v2,
     deepseek_v4,
@@ -19,6 +21,8 @@ from decodebench.errors import UserError
 
 DEFAULT = "tiny-gemma3"
 
+_KEY = re.compile(r"[0-9a-f]{12}")
+
 _RECIPES = {
     recipe.name: recipe
     for recipe in (
@@ -36,7 +40,7 @@ _RECIPES = {
     )
 }
 
-__all__ = ["DEFAULT", "Fits", "Group", "Recipe", "RecipeError", "get", "names"]
+__all__ = ["DEFAULT", "Fits", "Group", "Recipe", "RecipeError", "get", "made_in", "names"]
 
 
 def names() -> tuple[str, ...]:
@@ -49,3 +53,12 @@ def get(name: str) -> Recipe:
     if name not in _RECIPES:
         raise UserError(f"MODEL {name}: no built-in model of this name", f"built in are {', '.join(names())}")
     return _RECIPES[name]
+
+
+def made_in(folder: str) -> str | None:
+    """The recipe whose model lies in a folder of this name (`tiny-llama-2bd8da7a985b`, see cache.py), if it is one's.
+
+    Any key will do: the server's transformers may be of another version than ours, and the key then differs.
+    """
+    name, _, key = folder.rpartition("-")
+    return name if name in _RECIPES and _KEY.fullmatch(key) else None
