@@ -99,13 +99,22 @@ def connector_config_of(args: argparse.Namespace) -> Mapping[str, object]:
     return {"fill_mean": 0.015 if args.fill_mean is None else args.fill_mean, "fill_std": std}
 
 
+def check_engine(args: argparse.Namespace) -> None:
+    """Raises `UserError` for a MODEL, siblings or options of vLLM that are wrong; makes and starts nothing."""
+    from decodebench.engine.models import check_name
+
+    Siblings.read(args.with_connector_first, args.with_connector)
+    build_command(args.model, args.engine_args)
+    check_name(args.model)
+
+
 def command_of(args: argparse.Namespace) -> EngineCommand:
     """The engine that the options ask for; a built-in model is made on the spot."""
     from decodebench.engine.models import resolve_model
 
     config = connector_config_of(args)
+    check_engine(args)  # before the files of a built-in model are made
     siblings = Siblings.read(args.with_connector_first, args.with_connector)
-    build_command(args.model, args.engine_args, config)  # wrong input is told before any file is made
     model = resolve_model(args.model)
     return build_command(
         model.path,

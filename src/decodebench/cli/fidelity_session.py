@@ -13,7 +13,7 @@ from decodebench.bench.host import describe_host
 from decodebench.bench.launches import started
 from decodebench.bench.stopping import FIRST_LOOK
 from decodebench.cli.donor_options import named_donor_options, read_donors
-from decodebench.cli.engine_options import command_of
+from decodebench.cli.engine_options import check_engine, command_of
 from decodebench.cli.fidelity import FILLS
 from decodebench.cli.measure_options import read_measured, require_at_least
 from decodebench.connector.params import MAX_DONORS
@@ -45,6 +45,7 @@ def read(args: argparse.Namespace) -> FidelityRequest:
     for fill in fills:
         if fill not in FILLS:
             raise UserError(f"--fills {fill!r}: no such fill", f"choose from {', '.join(FILLS)}")
+    check_engine(args)
     measured = read_measured(args)
     require_at_least("--max-rounds", args.max_rounds, FIRST_LOOK)
     if "donor" not in fills and (named := named_donor_options(args)):
