@@ -33,6 +33,7 @@ def test_numbers_of_donors_are_arms_of_their_own():
         (("--donors", "0"), "--donors '0'"),
         (("--donors", "many"), "--donors 'many'"),
         (("--fills", "constant", "--donors", "4"), "add donor to --fills"),
+        (("--", "tiny-llama"), "MODEL goes before `--`"),
         (("tiny-gema3",), "did you mean tiny-gemma3?"),
         (("--max-rounds", "2"), "--max-rounds 2"),
         (("--donor-len", "1"), "--donor-len 1"),

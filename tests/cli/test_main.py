@@ -52,6 +52,7 @@ def test_the_first_double_dash_parts_our_arguments_from_the_engines():
         (["serve", "--fill", "normal", "--fill-std", "-1"], "must not be negative"),
         (["serve", "a", "b"], "unexpected argument 'b'"),
         (["serve", "--nonsense"], "unknown option --nonsense"),
+        (["serve", "--", "tiny-llama"], "MODEL goes before `--`"),
         (["serve", "tiny-gema3"], "did you mean tiny-gemma3?"),
         (["serve", "./no-such-folder"], "no such folder"),
         (["serve", "--", "--kv-transfer-config", "{}"], "--kv-transfer-config (after --)"),

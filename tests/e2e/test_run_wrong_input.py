@@ -12,6 +12,8 @@ pytest.importorskip("vllm", reason="some of these are found only where an engine
 WRONG = [
     (["./no-such-folder"], "./no-such-folder"),
     (["tiny-gema3"], "did you mean tiny-gemma3?"),
+    (["--", "tiny-llama"], "MODEL goes before `--`"),
+    (["--", "tiny-llama", "--enforce-eager"], "MODEL goes before `--`"),
     (["tiny-gemma3", "more"], "more"),
     (["--fill", "zeros"], "--fill"),
     (["--fill", "normal", "--fill-mean", "x"], "--fill-mean"),

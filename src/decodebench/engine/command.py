@@ -61,6 +61,11 @@ def build_command(
     vLLM takes the last of two equal options, so the user's win over the recipe's. Raises `UserError` for an option
     that would break the measurement.
     """
+    if engine_args and not engine_args[0].startswith("-"):
+        raise UserError(
+            f"{engine_args[0]} (after --): no option of vLLM",
+            "MODEL goes before `--`, vLLM's options behind it",
+        )
     flags = list(parse_flags(engine_args))
     warnings = check_flags(flags)
     by_name = {flag.name: flag for flag in flags}
