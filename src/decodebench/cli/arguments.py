@@ -51,7 +51,7 @@ class Parser(argparse.ArgumentParser):
         return parsed, unknown
 
     def error(self, message: str) -> NoReturn:
-        raise UserError(f"{self.prog}: {message}", f"see `{self.prog} --help`")
+        raise UserError(message, f"see `{self.prog} --help`")
 
     def _refuse(self, unknown: str) -> NoReturn:
         import difflib
@@ -60,16 +60,16 @@ class Parser(argparse.ArgumentParser):
 
         option = unknown.partition("=")[0]
         if not option.startswith("-"):
-            raise UserError(f"{self.prog}: unexpected argument {unknown!r}", f"see `{self.prog} --help`")
+            raise UserError(f"unexpected argument {unknown!r}", f"see `{self.prog} --help`")
         near = difflib.get_close_matches(option, self._option_string_actions, n=1, cutoff=0.75)
         if near:
-            raise UserError(f"{self.prog}: unknown option {option}", f"did you mean {near[0]}?")
+            raise UserError(f"unknown option {option}", f"did you mean {near[0]}?")
         if is_engine_flag(option):
             raise UserError(
-                f"{self.prog}: {option} is an option of vLLM",
+                f"{option} is an option of vLLM",
                 f"put it after `--`, where everything goes to `vllm serve`: {self.prog} ... -- {unknown}",
             )
         raise UserError(
-            f"{self.prog}: unknown option {option}",
+            f"unknown option {option}",
             f"see `{self.prog} --help`; vLLM's own options go after `--`",
         )
