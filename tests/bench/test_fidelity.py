@@ -42,7 +42,7 @@ def test_error_is_the_ratio_of_the_means_less_one():
     assert (found.real.distinct_tokens, found.filled.distinct_tokens) == (4.0, 3.0)
 
 
-@given(st.lists(st.floats(1e5, 1e9), min_size=3, max_size=12), st.floats(0.5, 2.0))
+@given(st.lists(st.floats(1e5, 1e9), min_size=5, max_size=12), st.floats(0.5, 2.0))
 def test_what_moves_both_sides_of_every_round_alike_leaves_no_doubt(real, ratio):
     low, high = error_interval([ratio * each for each in real], real)
     assert low == pytest.approx(ratio - 1, abs=1e-6)
@@ -72,8 +72,9 @@ def test_a_round_counts_only_if_both_sides_are_valid():
     assert (nothing.error, nothing.low, nothing.rounds) == (None, None, 0)
 
 
-def test_one_round_has_an_error_and_no_interval():
-    found = compare("donor", 0, rounds([100], [90]))
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_too_few_rounds_have_an_error_and_no_interval(count):
+    found = compare("donor", 0, rounds([100, 110, 120, 130][:count], [90, 99, 108, 117][:count]))
     assert (found.error, found.low, found.high) == (pytest.approx(-0.1), None, None)
 
 

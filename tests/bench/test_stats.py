@@ -59,9 +59,23 @@ def test_rare_slow_repeats_stretch_the_interval_upwards() -> None:
     assert high - mean > 1.5 * (mean - low)
 
 
-def test_one_repeat_has_a_mean_and_no_interval() -> None:
-    time = StepTime.of([repeat(9, 10, 11)])
+@pytest.mark.parametrize("launches", [1, 2, 4])
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_too_few_repeats_have_a_mean_and_no_interval(count: int, launches: int) -> None:
+    time = StepTime.of([repeat(9 + number, 11 - number, launch=number % launches) for number in range(count)])
     assert (time.mean, time.low, time.high, time.relative_half_width) == (10, None, None, None)
+
+
+@given(st.lists(st.integers(1, 10**9), min_size=5, max_size=12), st.integers(1, 4))
+def test_no_interval_reaches_below_0(means: list[int], launches: int) -> None:
+    time = StepTime.of([repeat(mean, launch=number % launches) for number, mean in enumerate(means)])
+    assert time.low is not None
+    assert time.high is not None
+    assert 0 <= time.low <= time.mean <= time.high
+
+
+def test_a_lower_end_that_would_be_below_0_is_0() -> None:
+    assert StepTime.of([repeat(mean) for mean in (1, 1, 1, 1000, 1000)]).low == 0
 
 
 def test_every_step_counts_in_the_mean_and_percentiles_are_steps_that_happened() -> None:
@@ -73,8 +87,8 @@ def test_every_step_counts_in_the_mean_and_percentiles_are_steps_that_happened()
 
 
 def test_steps_of_one_repeat_do_not_narrow_the_interval() -> None:
-    short = StepTime.of([repeat(*[n] * 4) for n in (90, 100, 110)])
-    long = StepTime.of([repeat(*[n] * 400) for n in (90, 100, 110)])
+    short = StepTime.of([repeat(*[n] * 4) for n in (80, 90, 100, 110, 120)])
+    long = StepTime.of([repeat(*[n] * 400) for n in (80, 90, 100, 110, 120)])
     assert (short.low, short.high) == (long.low, long.high)
 
 

@@ -39,7 +39,7 @@ def store(run: RunDocument) -> Store:
 
 def test_an_untouched_run_is_reproduced(run: RunDocument, store: Store) -> None:
     result = verify(store.load(), store.repeats())
-    assert (result.points, result.repeats, result.mismatches) == (4, 10, ())
+    assert (result.points, result.repeats, result.mismatches) == (4, 12, ())
 
 
 FIGURES = (
@@ -72,6 +72,18 @@ def test_a_step_time_off_by_one_nanosecond_is_found(run: RunDocument, store: Sto
     assert found == [f"point 0 (batch 2, context {CONTEXT}) | step_time_ns"]
 
 
+def test_an_interval_of_too_few_repeats_is_found(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "run")
+    run = document(store.directory, valid_point(0, 2, store, repeats=4))
+    assert mismatches(run, store) == []
+    time = run.points[0].step_time_ns
+    assert time is not None
+    wide = time.model_copy(update={"low": -127_202_000, "high": 157_573_000})
+    assert mismatches(with_point(run, step_time_ns=wide, interval="within one launch"), store) == [
+        f"point 0 (batch 2, context {CONTEXT}) | {field}" for field in ("step_time_ns", "interval")
+    ]
+
+
 @pytest.mark.parametrize(
     "field", ["window_start", "steps", "duration_ns", "measured_context", "prefill_tokens"]
 )
@@ -90,7 +102,7 @@ def test_a_repeat_that_was_counted_but_thrown_away_changes_the_figures(
 
 def test_a_repeat_hidden_from_the_document_is_found(run: RunDocument, store: Store) -> None:
     hidden = with_point(run, repeat_details=run.points[0].repeat_details[:-1])
-    assert f"point 0 (batch 2, context {CONTEXT}), launch 0, repeat 4 | the repeat" in mismatches(
+    assert f"point 0 (batch 2, context {CONTEXT}), launch 0, repeat 5 | the repeat" in mismatches(
         hidden, store
     )
 
@@ -117,7 +129,7 @@ def test_a_point_without_a_majority_of_valid_repeats_is_found(run: RunDocument, 
     failed = RepeatDetail(launch=0, repeat=9, status=Status.FAILED, reason="the connection failed")
     details = (
         *run.points[0].repeat_details,
-        *(failed.model_copy(update={"repeat": 9 + n}) for n in range(4)),
+        *(failed.model_copy(update={"repeat": 9 + n}) for n in range(5)),
     )
     found = mismatches(with_point(run, repeat_details=details), store)
     assert found == [f"point 0 (batch 2, context {CONTEXT}) | status"]
@@ -158,19 +170,19 @@ def test_an_invalid_repeat_keeps_its_reason_when_recomputed(tmp_path: Path, colu
 
 @pytest.mark.parametrize("column", SPOILED)
 def test_an_invalid_repeat_declared_valid_is_found(tmp_path: Path, column: str) -> None:
-    honest = valid_point(0, 2).repeat_details[1].model_copy(update={"repeat": 5})
+    honest = valid_point(0, 2).repeat_details[1].model_copy(update={"repeat": 6})
     store, run = spoiled_run(tmp_path / "run", column, honest)
     found = mismatches(run, store)
-    assert f"point 0 (batch 2, context {CONTEXT}), launch 0, repeat 5 | status" in found
+    assert f"point 0 (batch 2, context {CONTEXT}), launch 0, repeat 6 | status" in found
 
 
 def test_a_verdict_that_lies_outside_the_log_is_kept(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run")
     point: Point = valid_point(0, 2, store)
     detail = (
-        judged(2, 3).detail(5).model_copy(update={"status": Status.FAILED, "reason": "request 1 was refused"})
+        judged(2, 3).detail(6).model_copy(update={"status": Status.FAILED, "reason": "request 1 was refused"})
     )
-    store.append_repeat(RepeatKey(0, 2, CONTEXT, 0, 5), judged(2, 3).rank_steps())
+    store.append_repeat(RepeatKey(0, 2, CONTEXT, 0, 6), judged(2, 3).rank_steps())
     run = document(
         store.directory, point.model_copy(update={"repeat_details": (*point.repeat_details, detail)})
     )

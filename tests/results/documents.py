@@ -57,7 +57,7 @@ def planned_window() -> PlannedWindow:
 
 
 def valid_point(
-    number: int, batch: int, store: Store | None = None, *, ranks: int = 1, repeats: int = 5
+    number: int, batch: int, store: Store | None = None, *, ranks: int = 1, repeats: int = 6
 ) -> Point:
     """A point of `repeats` cohorts on one launch, the first of them thrown away; steps go to `store`."""
     cohorts = [judged(batch, 1000 * number + 10 * repeat, ranks=ranks) for repeat in range(repeats)]

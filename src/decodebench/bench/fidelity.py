@@ -22,6 +22,7 @@ from decodebench.bench.window_plan import WindowPlan
 from decodebench.connector.limits import Limits
 from decodebench.kv.arithmetic import ceil_div
 from decodebench.results.fidelity import Arm, Comparison
+from decodebench.results.metrics import FEWEST_FOR_INTERVAL
 
 REAL = "real prefill"
 
@@ -132,10 +133,12 @@ def compare(mode: str, launch: int, rounds: Sequence[Round]) -> Comparison:
 
 
 def error_interval(filled: Sequence[float], real: Sequence[float]) -> tuple[float, float] | None:
-    """Ends of the 95 % interval of mean(filled) / mean(real) - 1, of paired figures; None for fewer than two.
+    """Ends of the 95 % interval of mean(filled) / mean(real) - 1, of paired figures; None for too few.
 
     Not below -1: a step takes some time.
     """
+    if len(real) < FEWEST_FOR_INTERVAL:
+        return None
     mean_real = fmean(real)
     ratio = fmean(filled) / mean_real
     bounds = interval([ratio + (f - ratio * r) / mean_real for f, r in zip(filled, real, strict=True)])

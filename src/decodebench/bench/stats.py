@@ -4,7 +4,8 @@ The unit is the repeat (one cohort, one window), nested in the launch (one serve
 its window's duration over its steps; no step is left out. Within one launch the interval is over the repeats'
 means, and speaks of that launch only: another start of the same server may differ by more. From three
 launches on it is over the launches' means. Two (a run that was resumed, say) cannot tell how much launches
-differ: the interval is over the repeats about their own launch's mean, and speaks of these two only. Median,
+differ: the interval is over the repeats about their own launch's mean, and speaks of these two only. Of fewer than
+`FEWEST_FOR_INTERVAL` repeats there is none, and none reaches below 0: a step takes some time. Median,
 p90, p99 and the maximum describe the single steps of all windows; no interval is made from them.
 """
 
@@ -16,6 +17,7 @@ import numpy as np
 
 from decodebench.bench.interval import interval
 from decodebench.bench.step_log import IntArray
+from decodebench.results.metrics import FEWEST_FOR_INTERVAL
 
 FEWEST_LAUNCHES = 3
 """Launches from which on the interval is made of their means: two means have one degree of freedom."""
@@ -36,7 +38,7 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """Step time of one point in ns. `low` and `high` are None where there is nothing to make an interval from."""
+    """Step time of one point in ns. `low` and `high` are None for too few repeats to make an interval from."""
 
     mean: int
     low: int | None  # 95 % interval of the mean
@@ -56,15 +58,15 @@ class StepTime:
         by_launch = _by_launch(repeats)
         launches = [float(np.mean(means)) for means in by_launch]
         if len(launches) >= FEWEST_LAUNCHES:
-            figures, bounds = launches, interval(launches)
+            figures, means = launches, 1
         else:
-            figures = _about_their_launch(by_launch)
-            bounds = interval(figures, means=len(launches))
+            figures, means = _about_their_launch(by_launch), len(launches)
+        bounds = interval(figures, means) if len(repeats) >= FEWEST_FOR_INTERVAL else None
         steps = np.concatenate([repeat.durations for repeat in repeats])
         median, p90, p99 = (int(v) for v in np.percentile(steps, (50, 90, 99), method="inverted_cdf"))
         return cls(
             mean=round(float(np.mean(figures))),
-            low=None if bounds is None else round(bounds[0]),
+            low=None if bounds is None else round(max(bounds[0], 0.0)),
             high=None if bounds is None else round(bounds[1]),
             median=median,
             p90=p90,

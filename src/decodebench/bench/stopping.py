@@ -14,10 +14,11 @@ from random import Random
 from typing import TypeVar
 
 from decodebench.bench.stats import Repeat, StepTime
+from decodebench.results.metrics import FEWEST_FOR_INTERVAL
 
 Point = TypeVar("Point")
 
-FIRST_LOOK = 5
+FIRST_LOOK = FEWEST_FOR_INTERVAL
 MIN_STEPS = 384
 
 

@@ -64,9 +64,10 @@ def _fidelity(document: RunDocument) -> Iterator[str]:
             yield f"Error against real prefill: {NOT_MEASURED} ({where}): {found.reason}."
             continue
         spoiled = f", {found.spoiled} left out ({found.reason})" if found.spoiled else ""
+        few = ", too few for an interval" if found.low is None else ""
         yield (
-            f"Error against real prefill: {error_with_interval(found)} {where}, {found.rounds} rounds{spoiled}; it "
-            "holds at this point only."
+            f"Error against real prefill: {error_with_interval(found)} {where}, {found.rounds} rounds{few}{spoiled}; "
+            "it holds at this point only."
         )
     if not measured and document.fidelity_reason is not None:
         yield f"Error against real prefill: {NOT_MEASURED}: {document.fidelity_reason}."

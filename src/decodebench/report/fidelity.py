@@ -9,6 +9,7 @@ from decodebench.report.content import NOT_MEASURED, donor_line
 from decodebench.report.notes import engine_line
 from decodebench.report.units import Formatter, count, percent, time_formatter
 from decodebench.results.fidelity import Arm, Comparison, FidelityDocument, FidelityPoint
+from decodebench.results.metrics import FEWEST_FOR_INTERVAL
 
 _TITLES = ("batch", "context", "fill", "error", "95 % interval", "distinct\ntokens", "of real\nprefill")
 _EXPERTS = ("distinct\nexperts", "of real\nprefill")
@@ -82,6 +83,11 @@ def _notes(document: FidelityDocument, compared: list[Comparison]) -> list[str]:
     if wide:
         lines.append(
             f"{len(wide)} of {len(compared)} intervals are wider than +-{percent(document.precision_asked)}."
+        )
+    few = [each for each in compared if each.error is not None and each.low is None]
+    if few:
+        lines.append(
+            f"{len(few)} of {len(compared)} errors have no interval: it takes {FEWEST_FOR_INTERVAL} rounds or more."
         )
     lines += [donor_line(phase) for phase in document.donors]
     if document.host.noise_warning:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from decodebench.report.content import content_lines, coordinates
 from decodebench.report.units import percent
+from decodebench.results.metrics import FEWEST_FOR_INTERVAL
 from decodebench.results.point import Point
 from decodebench.results.provenance import Engine
 from decodebench.results.schema import RunDocument, RunStatus
@@ -16,6 +17,7 @@ def notes(document: RunDocument) -> list[str]:
         lines.append(engine_line(document.engine))
     lines += _interval(document.points)
     lines += _missed(document.points)
+    lines += _without_interval(document.points)
     lines += content_lines(document)
     if document.host.noise_warning:
         lines.append(f"Noise: {document.host.noise_warning}")
@@ -58,12 +60,19 @@ def _interval(points: tuple[Point, ...]) -> Iterator[str]:
 
 
 def _missed(points: tuple[Point, ...]) -> Iterator[str]:
-    missed = [point for point in points if point.precision_missed]
+    missed = [
+        (point, point.precision_reached)
+        for point in points
+        if point.precision_missed and point.precision_reached is not None
+    ]
     if missed:
-        reached = ", ".join(f"{coordinates(point)} {_reached(point)}" for point in missed)
-        asked = percent(missed[0].precision_asked or 0)
+        reached = ", ".join(f"{coordinates(point)} +-{percent(width)}" for point, width in missed)
+        asked = percent(missed[0][0].precision_asked or 0)
         yield f"* wider than +-{asked} asked: {reached}; more time or --max-repeats narrows it."
 
 
-def _reached(point: Point) -> str:
-    return "has no interval" if point.precision_reached is None else f"+-{percent(point.precision_reached)}"
+def _without_interval(points: tuple[Point, ...]) -> Iterator[str]:
+    without = [point for point in points if point.step_time_ns is not None and point.step_time_ns.low is None]
+    if without:
+        where = ", ".join(f"{coordinates(point)} ({point.repeats})" for point in without)
+        yield f"Too few repeats for an interval, which takes {FEWEST_FOR_INTERVAL} or more: {where}."

@@ -43,7 +43,7 @@ class Comparison(Record):
     error: float | None = None
     """Step time filled / step time really prefilled - 1; absent: not measured."""
     low: float | None = None
-    """Ends of its 95 % interval."""
+    """Ends of its 95 % interval, not below -1; absent for fewer than five rounds."""
     high: float | None = None
     real: Arm | None = None
     filled: Arm | None = None

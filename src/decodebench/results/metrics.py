@@ -10,6 +10,9 @@ from typing import Literal
 
 Better = Literal["lower", "higher", "neither"]
 
+FEWEST_FOR_INTERVAL = 5
+"""Valid repeats (rounds of a comparison) below which there is no interval: two or three do not know their spread."""
+
 
 @dataclass(frozen=True, slots=True)
 class Metric:
@@ -47,7 +50,8 @@ _DECLARED = (
         "step_time_ns.low",
         "low",
         "ns",
-        "Lower end of the 95 % interval of the mean, over repeats' means (launches' means from three on).",
+        "Lower end of the 95 % interval of the mean, over repeats' means (launches' means from three on); not below 0. "
+        "Absent for fewer than 5 valid repeats.",
         _PER_REPEAT,
         "neither",
         ("done_ns",),
@@ -56,7 +60,8 @@ _DECLARED = (
         "step_time_ns.high",
         "high",
         "ns",
-        "Upper end of the 95 % interval of the mean, over repeats' means (launches' means from three on).",
+        "Upper end of the 95 % interval of the mean, over repeats' means (launches' means from three on). "
+        "Absent for fewer than 5 valid repeats.",
         _PER_REPEAT,
         "neither",
         ("done_ns",),
@@ -101,7 +106,7 @@ _DECLARED = (
         "precision_reached",
         "precision",
         "fraction of the mean",
-        "Half the width of the interval / step_time_ns.mean.",
+        "Half the width of the interval / step_time_ns.mean; absent without one.",
         _PER_REPEAT,
         "lower",
         ("step_time_ns",),

@@ -12,7 +12,7 @@ from decodebench.results.status import Status
 
 
 class StepTime(Record):
-    """Step times of a point. Without an interval (fewer than two repeats) `low` and `high` are absent."""
+    """Step times of a point. Without an interval (fewer than five valid repeats) `low` and `high` are absent."""
 
     mean: Nanoseconds = metric_field("step_time_ns.mean")
     low: Nanoseconds | None = metric_field("step_time_ns.low", None)
