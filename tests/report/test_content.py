@@ -1,7 +1,10 @@
 """What is said of the content of the pages: a figure only where it was measured."""
 
+import pytest
+
 from decodebench.report.content import content_lines
 from decodebench.results.audit import AuditProof
+from decodebench.results.donors import DonorPhase
 from decodebench.results.fidelity import Arm, PointFidelity
 from decodebench.results.provenance import Settings
 from decodebench.results.schema import RunDocument
@@ -10,6 +13,16 @@ from tests.report.test_terminal import row, shown
 from tests.results.documents import document, other_point, valid_point
 
 ARM = Arm(step_time_ns=50_000_000, measured_context=1000, distinct_tokens=15.6)
+PHASE = DonorPhase(
+    donors=4,
+    donor_len=640,
+    seed=0,
+    source="random ids",
+    tokens=2560,
+    duration_ns=10**9,
+    bank_bytes=2**20,
+    one_a_request=True,
+)
 FOUND = PointFidelity(
     fill="donor",
     launch=0,
@@ -80,3 +93,10 @@ def test_the_audit_is_one_line_over_all_points():
 def test_points_without_figures_have_no_content_to_speak_of():
     unverified = other_point(0, Status.UNVERIFIED, "the server does not run decodebench's connector")
     assert content_lines(document("out", unverified)) == []
+
+
+@pytest.mark.parametrize("status", [status for status in Status if status is not Status.VALID])
+def test_donors_of_a_run_in_which_no_point_was_measured_are_no_content_of_anything(status: Status) -> None:
+    assert content_lines(document("out", other_point(0, status, "because"), donors=(PHASE,))) == []
+    (said,) = [line for line in content_lines(run(None, asked=False, donors=(PHASE,))) if "donors" in line]
+    assert said.startswith("Content: 4 donors")

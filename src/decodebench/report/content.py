@@ -16,7 +16,7 @@ def content_lines(document: RunDocument) -> list[str]:
     """The lines under the table of a run."""
     return [
         *_made_up(document.points),
-        *map(donor_line, document.donors),
+        *map(donor_line, document.donors if _valid(document.points) else ()),
         *_fidelity(document),
         *_audit(document.points),
     ]
