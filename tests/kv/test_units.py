@@ -38,6 +38,19 @@ def test_lists_are_read_and_must_be_positive() -> None:
             parse_counts(text)
 
 
+@pytest.mark.parametrize("text", ["-1", "0", "1.5", "", "a", "4,-1", "4,0"])
+def test_what_is_not_above_0_in_a_list_is_called_that(text: str) -> None:
+    wrong = text.rpartition(",")[2]
+    with pytest.raises(UserError, match=f"--batch-size '{wrong}' is not a whole number above 0"):
+        parse_counts(text, "--batch-size")
+
+
+@pytest.mark.parametrize("text", ["1,,2", "1,", ",1", ","])
+def test_a_comma_too_many_is_called_an_empty_value(text: str) -> None:
+    with pytest.raises(UserError, match="empty value"):
+        parse_counts(text, "--batch-size")
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [

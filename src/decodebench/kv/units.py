@@ -38,10 +38,22 @@ def parse_count(text: str, field: str = "number") -> int:
 
 def parse_counts(text: str, field: str = "number") -> tuple[int, ...]:
     """A comma-separated list of counts, each at least 1: `32,256` or `8k,128k`."""
-    counts = tuple(parse_count(part, field) for part in text.split(","))
-    if 0 in counts:
-        raise UserError(f"{field} {text!r} contains 0", "every value must be at least 1")
-    return counts
+    parts = text.split(",")
+    if len(parts) > 1 and not all(part.strip() for part in parts):
+        raise UserError(f"{field} {text!r} has an empty value", "write it as 1,8,32: no comma too many")
+    return tuple(_parse_positive(part, field) for part in parts)
+
+
+def _parse_positive(text: str, field: str) -> int:
+    try:
+        count = parse_count(text, field)
+    except UserError as error:
+        count, next_step = 0, error.next_step
+    else:
+        next_step = "every value must be at least 1"
+    if count < 1:
+        raise UserError(f"{field} {text!r} is not a whole number above 0", next_step)
+    return count
 
 
 def parse_bytes(text: str, field: str = "memory") -> int:
