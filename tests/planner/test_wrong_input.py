@@ -17,6 +17,7 @@ TARGET: dict[str, Any] = {"gpu": "h200", "vllm_version": "0.31"}
     ("wrong", "named"),
     [
         ({"available_kv_memory": "lots"}, "--available-kv-memory"),
+        ({"available_kv_memory": "40"}, r"40 bytes\?\n.*write 40GiB"),
         ({"available_kv_memory": 0}, "--available-kv-memory"),
         ({"batch_size": [0]}, "--batch-size"),
         ({"batch_size": "3x"}, "--batch-size"),

@@ -26,6 +26,8 @@ CPU_MLA_STEP = 2048
 no fewer than these (vLLM 0.32 `platforms/cpu.py check_and_update_config`).
 """
 
+MIB = 2**20
+
 Counts = Sequence[int | str] | int | str
 
 
@@ -206,7 +208,7 @@ def _engine_limits(
 
 
 def _memory(given: int | str | None, arguments: EngineArguments) -> Memory:
-    available = parse_bytes(given, "--available-kv-memory") if isinstance(given, str) else given
+    available = _available(given) if isinstance(given, str) else given
     if available is None:
         available = arguments.kv_cache_memory_bytes
     if not is_count_or_none(available):
@@ -214,6 +216,14 @@ def _memory(given: int | str | None, arguments: EngineArguments) -> Memory:
             f"--available-kv-memory {given}: must be at least 1 byte", "write it as 64.68GiB or in bytes"
         )
     return Memory(available_bytes=available, num_blocks=arguments.num_gpu_blocks_override)
+
+
+def _available(text: str) -> int:
+    """What a user wrote; a small number without a unit is a unit forgotten."""
+    available = parse_bytes(text, "--available-kv-memory")
+    if 0 < available < MIB and text.strip().isdecimal():
+        raise UserError(f"--available-kv-memory {text}: {available} bytes?", f"write {text.strip()}GiB")
+    return available
 
 
 def _counts(given: Counts, field: str) -> tuple[int, ...]:
