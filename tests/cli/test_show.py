@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from decodebench.cli.main import main
-from decodebench.results.schema import RunDocument, parse
+from decodebench.results.schema import RunDocument, RunStatus, parse
 from decodebench.results.store import Store
-from tests.results.documents import finished_run
+from tests.results.documents import document, finished_run, valid_point
 
 
 @pytest.fixture
@@ -54,6 +54,22 @@ def test_verify_of_an_edited_document_names_the_field_and_cannot_tell(
 def test_a_run_that_is_still_going_can_be_shown_and_verified(run: RunDocument, capsys: Captured) -> None:
     with Store.resume(Path(run.out), run.fingerprint)[0]:
         assert main(["show", run.out, "--verify"]) == 0
+
+
+def test_a_run_whose_process_was_killed_is_told_from_one_that_is_measured(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    store = Store.create(tmp_path / "run")
+    store.write(document(store.directory, valid_point(0, 2, store), status=RunStatus.RUNNING))
+    assert main(["show", str(store.directory)]) == 0
+    measured = capsys.readouterr().out
+    assert "The run has not finished yet" in measured
+    assert "--resume" not in measured
+    store.close()
+    assert main(["show", str(store.directory)]) == 0
+    killed = capsys.readouterr().out
+    assert "The run did not finish: its process ended" in killed
+    assert f"go on with: decodebench run --resume {store.directory}\n" in killed
 
 
 def break_nothing(directory: Path) -> Path:

@@ -82,6 +82,21 @@ def test_noise_content_and_an_early_end_are_said() -> None:
     assert "The run did not finish: interrupted (Ctrl-C)." in text
 
 
+@pytest.mark.parametrize("status", [RunStatus.INTERRUPTED, RunStatus.FAILED, RunStatus.RUNNING])
+def test_a_run_that_ended_early_says_so_once_and_how_to_go_on(status: RunStatus) -> None:
+    run = document("my runs/a", valid_point(0, 2), status=status, reason=status.value)
+    lines = shown(run).splitlines()
+    (ending,) = [line for line in lines if line.startswith("The run did not finish: ")]
+    assert ending.count(status.value) == (status is not RunStatus.RUNNING)
+    assert lines[lines.index(ending) + 1] == "go on with: decodebench run --resume 'my runs/a'"
+
+
+def test_without_a_kept_repeat_there_is_nothing_to_go_on_with() -> None:
+    nothing = other_point(0, Status.NOT_RUN, "interrupted")
+    assert "--resume" not in shown(document("out", nothing, status=RunStatus.INTERRUPTED))
+    assert "--resume" not in shown(document("out", valid_point(0, 2)))
+
+
 def test_data_parallel_runs_show_the_batch_per_rank_in_total_and_the_rate_per_device() -> None:
     point = valid_point(0, 2, ranks=4)
     text = shown(document("out", point, ranks=4))

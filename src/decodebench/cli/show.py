@@ -50,7 +50,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         from decodebench.report.terminal import console_for, print_report
 
-        print_report(document, console_for(sys.stdout))
+        here = document.model_copy(update={"out": str(args.directory)})  # it may have been moved
+        print_report(here, console_for(sys.stdout), is_running=store.is_written())
     return code
 
 

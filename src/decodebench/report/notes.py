@@ -1,5 +1,6 @@
 """What a reader must know before quoting a figure of a run: the lines under its table."""
 
+import shlex
 from collections.abc import Iterator
 
 from decodebench.report.content import content_lines, coordinates
@@ -10,8 +11,11 @@ from decodebench.results.provenance import Engine
 from decodebench.results.schema import RunDocument, RunStatus
 
 
-def notes(document: RunDocument) -> list[str]:
-    """Engine, what the intervals cover, missed precision, content and its proofs, noise, where it was saved."""
+def notes(document: RunDocument, *, is_running: bool = False) -> list[str]:
+    """Engine, what the intervals cover, missed precision, content and its proofs, noise, how it ended, where it is.
+
+    `is_running`: the process that measures it is still there.
+    """
     lines = []
     if document.engine is not None:
         lines.append(engine_line(document.engine))
@@ -21,11 +25,26 @@ def notes(document: RunDocument) -> list[str]:
     lines += content_lines(document)
     if document.host.noise_warning:
         lines.append(f"Noise: {document.host.noise_warning}")
-    if document.status is not RunStatus.FINISHED:
-        reason = f" ({document.reason})" if document.reason else ""
-        lines.append(f"The run did not finish: {document.status.value}{reason}.")
+    lines += _ending(document, is_running)
     lines.append(f"Saved in {document.out}")
     return lines
+
+
+def _ending(document: RunDocument, is_running: bool) -> Iterator[str]:
+    """How a run ended that did not finish, and the next step where something of it was kept."""
+    status = document.status
+    if status is RunStatus.FINISHED:
+        return
+    if status is RunStatus.RUNNING and is_running:
+        yield "The run has not finished yet: its process is measuring."
+        return
+    if status is RunStatus.RUNNING:
+        yield "The run did not finish: its process ended before it could."
+    else:
+        reason = f" ({document.reason})" if document.reason and document.reason != status.value else ""
+        yield f"The run did not finish: {status.value}{reason}."
+    if any(point.repeat_details for point in document.points):
+        yield f"go on with: decodebench run --resume {shlex.quote(document.out)}"
 
 
 def engine_line(engine: Engine) -> str:

@@ -46,11 +46,11 @@ def console_for(stream: TextIO) -> Console:
     return Console(file=stream, highlight=False, width=_UNFOLDED, color_system=None)
 
 
-def print_report(document: RunDocument, console: Console) -> None:
-    """The table and its notes."""
+def print_report(document: RunDocument, console: Console, *, is_running: bool = False) -> None:
+    """The table and its notes. `is_running`: the process that measures it is still there."""
     if document.points:
         console.print(_fitting(document, console.width))
-    for note in notes(document):
+    for note in notes(document, is_running=is_running):
         console.print(Text(note))
 
 

@@ -133,6 +133,19 @@ class Store:
             if self.parts.is_dir() and not any(self.parts.iterdir()):
                 self.parts.rmdir()
 
+    def is_written(self) -> bool:
+        """Whether a process, this one or another, holds the lock: the run is being measured."""
+        descriptor = os.open(self.directory, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:  # NOTE: a network file system without locks does not tell
+            return False
+        finally:
+            os.close(descriptor)
+        return False
+
     def close(self) -> None:
         """Let another process write. The end of this one does the same."""
         if self._lock is not None:
