@@ -43,7 +43,7 @@ class EngineFailed(DecodebenchError):
     def __init__(self, what: str, cause: str = "", log_path: Path | None = None) -> None:
         super().__init__(what)
         self.what = what
-        self.cause = cause
+        self.cause = _readable(cause)
         self.log_path = log_path
 
     def __str__(self) -> str:
@@ -53,3 +53,8 @@ class EngineFailed(DecodebenchError):
         if self.log_path is not None:
             lines.append(f"  -> the server's log: {self.log_path}")
         return "\n".join(lines)
+
+
+def _readable(cause: str) -> str:
+    """Without the lines of a traceback that mark a place in a line of source which is not shown."""
+    return "\n".join(line for line in cause.splitlines() if not line.strip() or line.strip(" ^~"))

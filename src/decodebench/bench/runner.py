@@ -81,7 +81,7 @@ class Runner:
                 with self._launch(self._progress) as running:
                     self._run_launch(launch, running, last=first + self._settings.launches - 1)
         except EngineFailed as error:
-            self._finish(RunStatus.FAILED, error.what + (f": {error.cause}" if error.cause else ""))
+            self._finish(RunStatus.FAILED, error.what, error.cause or None)
             raise
         except UserError as error:  # what only the server shows to be wrong
             self._finish(RunStatus.FAILED, error.message)
@@ -274,8 +274,8 @@ class Runner:
         self._document = self._current(status, None)
         self._store.write(self._document)
 
-    def _finish(self, status: RunStatus, reason: str | None) -> None:
-        self._document = self._current(status, reason)
+    def _finish(self, status: RunStatus, reason: str | None, cause: str | None = None) -> None:
+        self._document = self._current(status, reason).model_copy(update={"cause": cause})
         self._store.finish(self._document)
 
     def _current(self, status: RunStatus, reason: str | None) -> RunDocument:
@@ -289,6 +289,6 @@ class Runner:
             )
         elif not self._document.points:
             failed = Status.FAILED if status is RunStatus.FAILED else Status.NOT_RUN
-            why = reason or "the run ended before it"
+            why = (reason or "the run ended before it").splitlines()[0]
             update["points"] = tuple(unmeasured(point, self._settings, failed, why) for point in self._points)
         return self._document.model_copy(update=update)

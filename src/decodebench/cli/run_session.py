@@ -65,8 +65,8 @@ def measure(request: RunRequest) -> int:
 
 
 def show(document: RunDocument, as_json: bool) -> None:
-    """The table, and with `--json` the document as the last line of stdout."""
-    print_report(document, console_for(sys.stdout))
+    """The table, and with `--json` the document as the last line of stdout. The error itself tells its cause."""
+    print_report(document, console_for(sys.stdout), with_cause=False)
     if as_json:
         print(document.to_json(indent=None), flush=True)
 

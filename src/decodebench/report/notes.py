@@ -11,10 +11,10 @@ from decodebench.results.provenance import Engine
 from decodebench.results.schema import RunDocument, RunStatus
 
 
-def notes(document: RunDocument, *, is_running: bool = False) -> list[str]:
+def notes(document: RunDocument, *, is_running: bool = False, with_cause: bool = True) -> list[str]:
     """Engine, what the intervals cover, missed precision, content and its proofs, noise, how it ended, where it is.
 
-    `is_running`: the process that measures it is still there.
+    `is_running`: the process that measures it is still there. `with_cause`: why the engine failed, in its own words.
     """
     lines = []
     if document.engine is not None:
@@ -25,12 +25,12 @@ def notes(document: RunDocument, *, is_running: bool = False) -> list[str]:
     lines += content_lines(document)
     if document.host.noise_warning:
         lines.append(f"Noise: {document.host.noise_warning}")
-    lines += _ending(document, is_running)
+    lines += _ending(document, is_running, with_cause)
     lines.append(f"Saved in {document.out}")
     return lines
 
 
-def _ending(document: RunDocument, is_running: bool) -> Iterator[str]:
+def _ending(document: RunDocument, is_running: bool, with_cause: bool) -> Iterator[str]:
     """How a run ended that did not finish, and the next step where something of it was kept."""
     status = document.status
     if status is RunStatus.FINISHED:
@@ -43,6 +43,7 @@ def _ending(document: RunDocument, is_running: bool) -> Iterator[str]:
     else:
         reason = f" ({document.reason})" if document.reason and document.reason != status.value else ""
         yield f"The run did not finish: {status.value}{reason}."
+        yield from (f"  {line}" for line in (document.cause or "").splitlines() if with_cause)
     if any(point.repeat_details for point in document.points):
         yield f"go on with: decodebench run --resume {shlex.quote(document.out)}"
 

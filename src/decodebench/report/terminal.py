@@ -46,11 +46,13 @@ def console_for(stream: TextIO) -> Console:
     return Console(file=stream, highlight=False, width=_UNFOLDED, color_system=None)
 
 
-def print_report(document: RunDocument, console: Console, *, is_running: bool = False) -> None:
-    """The table and its notes. `is_running`: the process that measures it is still there."""
+def print_report(
+    document: RunDocument, console: Console, *, is_running: bool = False, with_cause: bool = True
+) -> None:
+    """The table and its notes (`notes.py` says what the switches do)."""
     if document.points:
         console.print(_fitting(document, console.width))
-    for note in notes(document, is_running=is_running):
+    for note in notes(document, is_running=is_running, with_cause=with_cause):
         console.print(Text(note))
 
 

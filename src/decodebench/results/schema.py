@@ -48,6 +48,8 @@ class RunDocument(Record):
     status: RunStatus
     reason: str | None = None
     """Why the run ended early."""
+    cause: str | None = None
+    """The text of the exception behind `reason`, if the engine failed of one; may have several lines."""
     command: tuple[str, ...]
     """Arguments of the command, secrets replaced."""
     fingerprint: Fingerprint
