@@ -53,6 +53,8 @@ WRONG = [
     (["--precision", "200%"], "--precision"),
     (["--precision", "two"], "--precision"),
     (["--require-precision=yes"], "--require-precision"),
+    (["--max-repeats", "0"], "--max-repeats"),
+    (["--window-steps", "0"], "--window-steps"),
     (["--max-repeats", "4"], "--max-repeats"),
     (["--max-repeats", "many"], "--max-repeats"),
     (["--launches", "0"], "--launches"),
@@ -127,6 +129,7 @@ def test_wrong_input_is_one_message_and_starts_nothing(args, named, workplace, c
     assert named in err
     assert err.startswith("decodebench: ")
     assert "decodebench: decodebench" not in err
+    assert "\n  -> " in err  # the next step
     assert "Traceback" not in err
     assert sorted(workplace.rglob("*")) == before
 

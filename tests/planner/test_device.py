@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from decodebench.errors import UserError
 from decodebench.hma.vllm_source import installed_version
-from decodebench.models import ModelError
 from decodebench.planner.device import (
     StepLimits,
     choose_target,
@@ -60,7 +60,7 @@ def test_a_cpu_with_amx_has_a_name_of_its_own(tmp_path: Path) -> None:
 
 
 def test_an_unknown_gpu_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ModelError, match="h200"):
+    with pytest.raises(UserError, match="h200"):
         choose_target("quantum-9000", "0.32")
 
 

@@ -54,6 +54,21 @@ def test_wrong_input_is_one_error_that_names_it(wrong: dict[str, Any], named: st
         plan(llama(), **{**TARGET, **wrong})
 
 
+@pytest.mark.parametrize(
+    ("wrong", "accepted"),
+    [
+        ({"gpu": "h300"}, "choose from .*h200"),
+        ({"vllm_version": "0.10"}, r"write 0\.18 to 0\.33"),
+        ({"vllm_version": "yesterday"}, r"write 0\.18 to 0\.33"),
+        ({"tensor_parallel_size": "0"}, "write a whole number above 0"),
+    ],
+)
+def test_the_next_step_of_a_wrong_value_is_what_is_accepted(wrong: dict[str, Any], accepted: str) -> None:
+    with pytest.raises(UserError, match=accepted) as refused:
+        plan(llama(), **{**TARGET, **wrong})
+    assert refused.value.next_step
+
+
 def test_a_malformed_transfer_config_is_a_verdict_that_names_the_path() -> None:
     broken = {
         "kv_connector": "MultiConnector",

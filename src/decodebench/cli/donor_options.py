@@ -56,7 +56,7 @@ def read_donors(args: argparse.Namespace, count: int | None, *, halved: bool) ->
     from decodebench.bench.donor_set import DonorOptions
 
     if count is not None and not 1 <= count <= MAX_DONORS:
-        raise UserError(f"--donors {count}: must be 1 to {MAX_DONORS}")
+        raise UserError(f"--donors {count}: no such number of donors", f"write 1 to {MAX_DONORS}")
     if args.donor_len is not None:
         require_at_least("--donor-len", args.donor_len, 2)
     text = Text.read(args.donor_text) if args.donor_text is not None else None

@@ -92,7 +92,7 @@ def connector_config_of(args: argparse.Namespace) -> Mapping[str, object]:
     if content == "constant" and args.fill_std:
         raise UserError(f"--fill-std {args.fill_std:g}: a constant fill has no spread", "use --fill normal")
     if args.fill_std is not None and args.fill_std < 0:
-        raise UserError(f"--fill-std {args.fill_std:g}: must not be negative")
+        raise UserError(f"--fill-std {args.fill_std:g}: must not be negative", "write 0.015, or leave it out")
     if content == "normal" and args.fill_std == 0:
         raise UserError("--fill-std 0: a normal fill without spread is a constant one", "use --fill constant")
     std = 0.0 if content != "normal" else (args.fill_std or 0.015)

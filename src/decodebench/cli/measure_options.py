@@ -110,7 +110,7 @@ def read_measured(args: argparse.Namespace) -> Measured:
 
 def require_at_least(option: str, value: int, least: int) -> None:
     if value < least:
-        raise UserError(f"{option} {value}: must be at least {least}")
+        raise UserError(f"{option} {value}: too low", f"write a whole number, {least} or more")
 
 
 def parse_seconds(text: str, option: str) -> float:

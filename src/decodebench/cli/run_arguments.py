@@ -19,7 +19,7 @@ from pydantic import JsonValue
 from decodebench.bench.donor_set import DonorOptions
 from decodebench.bench.grid import GridPoint, grid
 from decodebench.bench.settings import Settings
-from decodebench.bench.stopping import Stopping
+from decodebench.bench.stopping import FIRST_LOOK
 from decodebench.cli.donor_options import named_donor_options, read_donors
 from decodebench.cli.engine_options import connector_config_of, content_of
 from decodebench.cli.measure_options import parse_seconds, read_measured, require_at_least
@@ -91,8 +91,9 @@ def _url(text: str) -> str:
 
 def _settings(args: argparse.Namespace) -> Settings:
     require_at_least("--launches", args.launches, 1)
+    require_at_least("--max-repeats", args.max_repeats, FIRST_LOOK)
     measured, donors = read_measured(args), _donors(args)
-    settings = Settings(
+    return Settings(
         batch_sizes=measured.batch_sizes,
         context_lens=measured.context_lens,
         precision=measured.precision,
@@ -108,11 +109,6 @@ def _settings(args: argparse.Namespace) -> Settings:
         audit=args.audit,
         fidelity=args.fidelity,
     )
-    try:
-        Stopping(settings.precision, settings.max_repeats)
-    except ValueError as error:
-        raise UserError(str(error)) from None
-    return settings
 
 
 def _donors(args: argparse.Namespace) -> DonorOptions | None:

@@ -112,7 +112,7 @@ def _port(flag: Flag | None) -> int:
     if flag is None:
         return 0
     if flag.value is None or not flag.value.isdigit():
-        raise UserError(f"--port {flag.value or ''}: a port is 1 to 65535, or 0 for a free one")
+        raise UserError(f"--port {flag.value or ''}: not a port", "write 1 to 65535, or 0 for a free one")
     return int(flag.value)
 
 

@@ -125,7 +125,8 @@ def _read(option: str, text: str) -> dict[str, Any]:
                 )
     except TransferConfigError as error:
         raise UserError(
-            f"{option} {_quoted(text)}{_at(error.path)}: {error.problem}", error.next_step
+            f"{option} {_quoted(text)}{_at(error.path)}: {error.problem}",
+            error.next_step or "write one connector's transfer config, a JSON object in single quotes",
         ) from None
     found: dict[str, Any] = json.loads(text)
     return found

@@ -22,7 +22,7 @@ def claim_port(port: int) -> int:
     if port == 0:
         return free_port()
     if not 0 < port < 65536:
-        raise UserError(f"--port {port}: a port is 1 to 65535, or 0 for a free one")
+        raise UserError(f"--port {port}: not a port", "write 1 to 65535, or 0 for a free one")
     with socket.socket() as probe:
         probe.setsockopt(
             socket.SOL_SOCKET, socket.SO_REUSEADDR, 1

@@ -70,7 +70,7 @@ class Option:
 def _positive(text: str, field: str) -> int:
     value = parse_count(text, field)
     if value < 1:
-        raise UserError(f"{field} {text}: must be at least 1")
+        raise UserError(f"{field} {text}: must be at least 1", "write a whole number above 0")
     return value
 
 

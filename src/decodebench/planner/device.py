@@ -6,9 +6,11 @@ Also what the engine sets by itself on that device: the step's token and request
 from dataclasses import dataclass
 from pathlib import Path
 
+from decodebench.errors import UserError
 from decodebench.hma.version import parse_version
 from decodebench.hma.vllm_source import installed_version
-from decodebench.models import GPUS, Gpu, find_gpu
+from decodebench.kv.rules import OLDEST, rules_for
+from decodebench.models import GPUS, Gpu, ModelError, find_gpu
 
 DEFAULT_GPU = "h200"
 NEWEST = "0.33"
@@ -46,7 +48,27 @@ def choose_target(gpu: str | None, version: str | None, *, without_gpu: str = DE
             assumed.append(f"--vllm-version {version}: the newest known, no vLLM is installed here")
         else:
             assumed.append(f"--vllm-version {version}: installed here")
-    return Target(find_gpu(gpu), version, tuple(assumed))
+    return Target(_gpu(gpu), _known(version), tuple(assumed))
+
+
+def _gpu(name: str) -> Gpu:
+    try:
+        return find_gpu(name)
+    except ModelError:
+        raise UserError(f"--gpu {name}: not a device known here", f"choose from {', '.join(GPUS)}") from None
+
+
+def _known(version: str) -> str:
+    """The version, if the rules of KV caches are known for it; one newer than all is taken for the newest."""
+    try:
+        rules_for(version)
+    except ValueError:
+        oldest = ".".join(map(str, OLDEST[:2]))
+        raise UserError(
+            f"--vllm-version {version}: not a version whose KV cache rules are known",
+            f"write {oldest} to {NEWEST}, as in 0.32 or 0.24.1",
+        ) from None
+    return version
 
 
 def installed_gpu(proc: Path = NVIDIA_PROC) -> str | None:
