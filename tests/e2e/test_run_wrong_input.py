@@ -70,6 +70,7 @@ WRONG = [
     (["--url", "http://[::1"], "--url"),
     (["--url", "http://:8000"], "--url"),
     (["--url", "http://a b:8000"], "--url"),
+    (["--url", "http://127.0.0.1:1", "--launches", "2"], "--launches 2"),
     (["--url", "http://127.0.0.1:1", "--", "--enforce-eager"], "--url"),
     (["--out", "full"], "full"),
     (["--out", "a-file"], "a-file"),

@@ -55,15 +55,8 @@ def read(args: argparse.Namespace) -> RunRequest:
     if args.config is not None:
         args = _reparse([*_config_words(args.config), *_own_words(args)], args)
     settings = _settings(args)
-    if args.url is not None and args.engine_args:
-        raise UserError(
-            "--url and options after `--` cannot be used together", "the server at --url runs already"
-        )
-    if args.url is not None and (args.with_connector or args.with_connector_first):
-        raise UserError(
-            "--url and --with-connector cannot be used together",
-            "the server at --url runs already: start it with `decodebench serve --with-connector ...`",
-        )
+    if args.url is not None:
+        _refuse_beside_url(args)
     return RunRequest(
         args=args,
         argv=_recorded(args),
@@ -75,6 +68,25 @@ def read(args: argparse.Namespace) -> RunRequest:
         json=args.json,
         dry_run=args.dry_run,
     )
+
+
+def _refuse_beside_url(args: argparse.Namespace) -> None:
+    """What only the one who starts a server can choose."""
+    if args.engine_args:
+        raise UserError(
+            "--url and options after `--` cannot be used together", "the server at --url runs already"
+        )
+    if args.with_connector or args.with_connector_first:
+        raise UserError(
+            "--url and --with-connector cannot be used together",
+            "the server at --url runs already: start it with `decodebench serve --with-connector ...`",
+        )
+    if args.launches > 1:
+        raise UserError(
+            f"--url and --launches {args.launches} cannot be used together: a server that runs already cannot be "
+            "started again",
+            "leave out --launches, or leave out --url",
+        )
 
 
 def _url(text: str) -> str:
