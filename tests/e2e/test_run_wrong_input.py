@@ -86,6 +86,7 @@ WRONG = [
     (["--config", "unknown.json"], "--batch-sise"),
     (["--config", "nested.json"], "nested.json"),
     (["--config", "wrong.json"], "--batch-size"),
+    (["--dry-run", "--json"], "nothing is measured"),
     (["--dry-run=1"], "--dry-run"),
     (["--audit=1"], "--audit"),
     (["--fidelity=1"], "--fidelity"),

@@ -57,6 +57,11 @@ def read(args: argparse.Namespace) -> RunRequest:
     settings = _settings(args)
     if args.url is not None:
         _refuse_beside_url(args)
+    if args.dry_run and args.json:
+        raise UserError(
+            "--dry-run and --json cannot be used together: nothing is measured, so there is no result to print",
+            "leave out --json; `decodebench plan --json` prints a plan of the engine",
+        )
     return RunRequest(
         args=args,
         argv=_recorded(args),
