@@ -7,14 +7,11 @@ import pytest
 from decodebench.bench.budget import Budget
 from decodebench.bench.grid import grid
 from decodebench.bench.point_state import PointPlan, PointState
-from decodebench.bench.resume import is_complete
 from decodebench.bench.run_fidelity import compared_point, is_compared, kept_seconds
 from decodebench.bench.settings import Settings
 from decodebench.connector.limits import Limits
 from decodebench.kv.blocks import GroupShape
 from decodebench.results.fidelity import PointFidelity
-from decodebench.results.provenance import Settings as SettingsRecord
-from tests.results.documents import document, valid_point
 
 LIMITS = Limits(
     shapes=(GroupShape("full_attention", 16),),
@@ -75,18 +72,6 @@ def test_the_grid_ends_so_much_earlier():
     assert Budget.of(None, kept_s=25).deadline is None
 
 
-def test_a_run_is_complete_only_with_the_comparison_that_was_asked_for():
-    point = valid_point(0, 2).model_copy(update={"precision_asked": None})
-    asked = SettingsRecord(batch_sizes=(2,), context_lens=(1000,), fidelity=True)
-
-    def complete(found=None, settings=asked, **changes) -> bool:
-        each = point.model_copy(update={"fidelity": found})
-        return is_complete(document("out", each, settings=settings, **changes))
-
-    assert complete(settings=asked.model_copy(update={"fidelity": False}))
-    assert not complete()
-    assert complete(fidelity_reason="no point fits")
+def test_a_comparison_of_too_few_rounds_is_made_again():
     few, enough = (PointFidelity(fill="donor", launch=0, rounds=rounds) for rounds in (4, 5))
-    assert not complete(few)
-    assert complete(enough)
-    assert not is_compared(None)
+    assert [is_compared(found) for found in (None, few, enough)] == [False, False, True]

@@ -25,6 +25,19 @@ def describe_host() -> Host:
     )
 
 
+def with_noise_of(host: Host, earlier: Host) -> Host:
+    """The host now, with the noise of the earlier part of its run where that was noisier: a repeat keeps its noise."""
+    if _noise(earlier) <= _noise(host):
+        return host
+    return host.model_copy(update={"noise": earlier.noise, "noise_warning": earlier.noise_warning})
+
+
+def _noise(host: Host) -> tuple[bool, float]:
+    """What orders hosts: one that was warned of is noisier, then the shares of time that noise took."""
+    shares = [(host.noise or {}).get(name) for name in ("jitter", "stolen")]
+    return host.noise_warning is not None, sum(share for share in shares if isinstance(share, int | float))
+
+
 def _cpu_name() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

@@ -19,6 +19,7 @@ from decodebench.bench.grid import GridPoint
 from decodebench.bench.outcome import Outcome
 from decodebench.bench.point_state import PointPlan, PointState, line_of, unmeasured
 from decodebench.bench.prompts import PromptSource
+from decodebench.bench.resume import next_launch
 from decodebench.bench.run_donors import donors_for, texts_of
 from decodebench.bench.run_fidelity import (
     compare_with_real_prefill,
@@ -71,9 +72,7 @@ class Runner:
 
     def run(self) -> RunDocument:
         """Measure. On an interrupt or a dead engine the document is finished first, then the error goes on."""
-        first = 1 + max(
-            (detail.launch for point in self._document.points for detail in point.repeat_details), default=-1
-        )
+        first = next_launch(self._document)
         try:
             for launch in range(first, first + self._settings.launches):
                 if self._states and not self._open(launch):

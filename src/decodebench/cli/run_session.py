@@ -9,9 +9,9 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from decodebench import __version__
-from decodebench.bench.host import describe_host
+from decodebench.bench.host import describe_host, with_noise_of
 from decodebench.bench.launches import attached, started
-from decodebench.bench.resume import Earlier, is_complete
+from decodebench.bench.resume import Earlier
 from decodebench.bench.runner import Runner
 from decodebench.bench.running import Launch
 from decodebench.cli.run_arguments import RunRequest
@@ -33,9 +33,10 @@ def measure(request: RunRequest) -> int:
     store, earlier = _store(request, command, fingerprint)
     with ExitStack() as stack:
         stack.callback(store.close)
-        if earlier is not None and is_complete(earlier):
+        stored = Earlier(earlier, store, _drafts(earlier)) if earlier is not None else None
+        if earlier is not None and stored is not None and stored.is_complete(request.settings):
             show(earlier, request.json)
-            print("nothing is left to measure", file=sys.stderr)
+            print("nothing is left to do", file=sys.stderr)
             return exit_code(earlier)
         progress = stack.enter_context(Progress(sys.stderr))
         run_log = _run_log(store.run_log, stack)
@@ -43,7 +44,7 @@ def measure(request: RunRequest) -> int:
             progress.note(f"warning: {warning}")
         progress.note(f"results go to {store.directory}")
         progress.show(Moment("measuring the noise of this machine"))
-        host = describe_host()
+        host = describe_host() if earlier is None else with_noise_of(describe_host(), earlier.host)
         document = _document(request, store, fingerprint, host, earlier)
         store.write(document)
         runner = Runner(
@@ -54,7 +55,7 @@ def measure(request: RunRequest) -> int:
             _launch(request, command, store, hma_reason),
             progress,
             run_log,
-            Earlier(earlier, store, _drafts(earlier)).restore if earlier is not None else lambda state: None,
+            stored.restore if stored is not None else lambda state: None,
         )
         try:
             runner.run()

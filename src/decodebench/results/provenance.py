@@ -97,9 +97,9 @@ class Host(Record):
     platform: str | None = None
     python: str | None = None
     noise: dict[str, JsonValue] | None = None
-    """Figures of the noise test, as `decodebench doctor` prints them."""
+    """Figures of the noise test, as `decodebench doctor` prints them. Of a resumed run those of its noisiest part."""
     noise_warning: str | None = None
-    """What the noise test warned of; absent: it did not warn."""
+    """What that test warned of; absent: it did not warn."""
     env: dict[str, str] = Field(default_factory=dict)
     """The environment variables on the allow-list that were set."""
 

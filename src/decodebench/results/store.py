@@ -75,7 +75,6 @@ class Store:
         require_equal(store.load().fingerprint, fingerprint, str(directory))
         with storage_errors(directory):
             store._lock = _locked(directory)
-            store.parts.mkdir(exist_ok=True)
         return store, store.load()
 
     @property
@@ -115,6 +114,8 @@ class Store:
         """Keep the steps of one cohort, all DP ranks; a key written again replaces what was kept before."""
         table = parquet.to_table(key, ranks)
         if table.num_rows:
+            with storage_errors(self.parts):
+                self.parts.mkdir(exist_ok=True)
             parquet.write(self.parts / f"p{key.point}-l{key.launch}-r{key.repeat}.parquet", [table])
 
     def repeats(self) -> Iterator[tuple[RepeatKey, tuple[RankSteps, ...]]]:
