@@ -13,8 +13,7 @@ from pathlib import Path
 
 from decodebench.engine.command import EngineCommand
 from decodebench.engine.phases import Phase
-
-_PRINTED_PORT = 8000  # where we would take a free one, a printed command needs a fixed one
+from decodebench.engine.ports import free_port
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -45,13 +44,17 @@ def run(args: argparse.Namespace) -> int:
     for warning in command.warnings:
         _say(f"warning: {warning}")
     if args.print:
-        print(shell_command(command))
+        if not command.port:
+            _say(
+                "the port is one that is free now; without `-- --port` every start of `serve` chooses its own"
+            )
+        print(shell_command(command, command.port or free_port()))
         return 0
     _serve(command, args)
     return 0
 
 
-def shell_command(command: EngineCommand) -> str:
+def shell_command(command: EngineCommand, port: int) -> str:
     """The command as a shell takes it, environment first, secrets hidden."""
     from decodebench.engine.redact import Redactor, is_secret_name, secrets_in
 
@@ -60,8 +63,13 @@ def shell_command(command: EngineCommand) -> str:
         f"{name}={'***' if is_secret_name(name) else shlex.quote(value)}"
         for name, value in command.env.items()
     ]
-    line = command.server_spec(Path("server.log")).command(command.port or _PRINTED_PORT)
+    line = command.server_spec(Path("server.log")).command(port)
     return " ".join([*variables, *(shlex.quote(arg) for arg in redactor.args(line))])
+
+
+def measuring_command(url: str, command: EngineCommand) -> str:
+    """What to type to measure this server."""
+    return shlex.join(("decodebench", "run", "--url", url, command.served_model_name))
 
 
 def _serve(command: EngineCommand, args: argparse.Namespace) -> None:
@@ -77,6 +85,7 @@ def _serve(command: EngineCommand, args: argparse.Namespace) -> None:
             f"the engine runs {loaded.name} {loaded.version}; its answers are meaningless text, do not expose it"
         )
         print(server.base_url, flush=True)
+        _say(f"measure it: {measuring_command(server.base_url, command)}")
         _say("Ctrl-C stops it")
         while True:
             time.sleep(0.5)
