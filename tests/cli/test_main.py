@@ -35,6 +35,20 @@ def test_help_and_version_import_nothing_heavy(args):
     assert done.stdout.splitlines()[-1] == "HEAVY []", done.stderr
 
 
+@pytest.mark.parametrize(
+    ("verb", "said"),
+    [
+        ("run", "counted from the command's start, server starts included"),
+        ("run", "of a point in each launch; what --resume starts is another launch"),
+        ("fidelity", "all servers together, server starts not included"),
+    ],
+)
+def test_help_says_what_a_limit_counts(verb, said, capsys):
+    with pytest.raises(SystemExit):
+        cli.main([verb, "--help"])
+    assert said in " ".join(capsys.readouterr().out.split())
+
+
 def test_the_first_double_dash_parts_our_arguments_from_the_engines():
     assert split_engine_args(["run", "--", "-dp", "4", "--", "x"]) == (["run"], ("-dp", "4", "--", "x"))
 

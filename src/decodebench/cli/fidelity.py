@@ -37,6 +37,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         precision="0.015",
         precise="the half-width of every error's interval",
         max_time="40m",
+        counted="server starts not included",
     )
     effort.add_argument(
         "--max-rounds", type=int, default=40, metavar="N", help="of a point (default: %(default)s)"

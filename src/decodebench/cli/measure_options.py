@@ -41,9 +41,15 @@ def add_grid_options(
 
 
 def add_effort_options(
-    parser: argparse.ArgumentParser, title: str, *, precision: str, precise: str, max_time: str | None
+    parser: argparse.ArgumentParser,
+    title: str,
+    *,
+    precision: str,
+    precise: str,
+    max_time: str | None,
+    counted: str,
 ) -> "argparse._ArgumentGroup":
-    """When it is enough. `precise`: what the precision is of."""
+    """When it is enough. `precise`: what the precision is of; `counted`: what of the command's time."""
     effort = parser.add_argument_group(title)
     effort.add_argument(
         "--precision",
@@ -55,7 +61,7 @@ def add_effort_options(
         "--max-time",
         metavar="T",
         default=max_time,
-        help=f"end after this time, all servers together: 300, 5m, 2h (default: {max_time or 'none'})",
+        help=f"end after this time, all servers together, {counted}: 300, 5m, 2h (default: {max_time or 'none'})",
     )
     return effort
 

@@ -40,12 +40,17 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         precision="0.02",
         precise="the half-width of the interval, as a share of the mean,",
         max_time=None,
+        counted="counted from the command's start, server starts included",
     )
     effort.add_argument(
         "--require-precision", action="store_true", help="exit with code 4 if a point misses the precision"
     )
     effort.add_argument(
-        "--max-repeats", type=int, default=40, metavar="N", help="of a point (default: %(default)s)"
+        "--max-repeats",
+        type=int,
+        default=40,
+        metavar="N",
+        help="of a point in each launch; what --resume starts is another launch (default: %(default)s)",
     )
     effort.add_argument(
         "--launches", type=int, default=1, metavar="N", help="server starts (default: %(default)s)"
