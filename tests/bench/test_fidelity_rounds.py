@@ -37,11 +37,15 @@ class Scripted(Rounds):
 
     def __init__(self, effort: Effort, clock: Clock) -> None:
         facts, running = SimpleNamespace(ranks=(None,)), Running(SimpleNamespace(), lambda: None)
-        prompts, progress = PromptSource.of(0, 64, []), SimpleNamespace(show=lambda moment: None)
+        prompts, progress = (
+            PromptSource.of(0, 64, []),
+            SimpleNamespace(show=lambda moment: self.left.append((self._clock.now, moment.left_s))),
+        )
         super().__init__(
             running, facts, prompts, [Mode("donor")], effort, progress, name="n", launch=0, seed=0
         )
         self.sent: list[str] = []
+        self.left: list[tuple[float, float]] = []  # when it was told, and what
         self._clock = clock
 
     def _cohort(self, mode: Mode, point: Compared) -> Figures:
@@ -88,3 +92,21 @@ def test_without_time_there_is_no_round(clock):
 def test_both_sides_have_salts_of_their_own(clock):
     rounds = Scripted(Effort(0.015, 40, 0), clock)
     assert {client._salt for client in rounds._clients.values()} == {"n-real", "n-filled"}
+
+
+@pytest.mark.parametrize(
+    ("precision", "max_rounds", "seconds"), [(1e-9, 40, 600), (1e-9, 40, 30), (0.015, 40, 600)]
+)
+def test_the_time_left_is_never_told_too_short(clock, precision, max_rounds, seconds):
+    begun = clock.now
+    rounds, _, _ = run(clock, precision, max_rounds, seconds)
+    for told_at, left_s in rounds.left:
+        assert clock.now - told_at <= left_s + 1e-9
+        assert told_at + left_s <= begun + seconds
+    assert precision > 1e-9 or rounds.left[-1][1] <= 2, "the last round takes two seconds"
+
+
+def test_the_time_of_servers_to_come_is_left_too(clock):
+    rounds = Scripted(Effort(1e-9, 5, clock.now + 20, later_s=600), clock)
+    rounds.run([Compared(GridPoint(0, 4, 500), PLAN)], lambda point: None)
+    assert all(left_s >= 600 for _, left_s in rounds.left)

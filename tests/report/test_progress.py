@@ -31,8 +31,8 @@ def test_elsewhere_than_in_a_terminal_a_change_is_one_plain_line(clock: Clock) -
     progress.show(Moment("measuring", "batch 1024, context 4k", 3, left_s=60))
     assert stream.getvalue().splitlines() == [
         "waiting for the engine to load the model",
-        "filling | batch 1024, context 4k | repeat 3 | filled 0 of 1024 | about 2 min 05 s left",
-        "measuring | batch 1024, context 4k | repeat 3 | about 1 min 00 s left",
+        "filling | batch 1024, context 4k | repeat 3 | filled 0 of 1024 | at most 2 min 05 s left",
+        "measuring | batch 1024, context 4k | repeat 3 | at most 1 min 00 s left",
     ]
 
 
@@ -44,9 +44,9 @@ def test_elsewhere_a_line_is_repeated_every_30_s_with_the_times_moved_on(clock: 
         clock.now += 1
         progress.tick()
     assert stream.getvalue().splitlines() == [
-        "loading | about 1 min 40 s left",
-        "loading (30 s) | about 1 min 10 s left",
-        "loading (1 min 00 s) | about 40 s left",
+        "loading | at most 1 min 40 s left",
+        "loading (30 s) | at most 1 min 10 s left",
+        "loading (1 min 00 s) | at most 40 s left",
     ]
 
 

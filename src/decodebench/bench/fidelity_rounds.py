@@ -36,6 +36,7 @@ class Effort:
     precision: float  # half-width of an error's interval, a share of the step time
     max_rounds: int
     deadline: float  # on the monotonic clock, seconds
+    later_s: float = 0.0  # what comes behind these rounds may take
 
     @property
     def looks(self) -> tuple[int, ...]:
@@ -102,6 +103,7 @@ class Rounds:
         self._launch = launch
         self._seed = seed
         self._prompts = 0
+        self._points: tuple[Compared, ...] = ()
         self._clients = {
             is_real: Client(
                 running.target,
@@ -115,6 +117,7 @@ class Rounds:
 
     def run(self, points: Sequence[Compared], on_round: Callable[[Compared], None]) -> None:
         """Measure until every error is precise enough, or time, rounds or patience are over."""
+        self._points = tuple(points)
         for point in points:  # the first cohort of a batch size warms the engine up
             self._show("warming up for the comparison", point, None)
             for mode in self._modes:
@@ -177,5 +180,15 @@ class Rounds:
         return 0 < self._effort.deadline - time.monotonic() >= point.longest_s
 
     def _show(self, doing: str, point: Compared, turn: int | None) -> None:
-        left_s = self._effort.deadline - time.monotonic()
-        self._progress.show(Moment(doing, point=str(point.point), repeat=turn, left_s=left_s))
+        self._progress.show(Moment(doing, point=str(point.point), repeat=turn, left_s=self._left_s()))
+
+    def _left_s(self) -> float:
+        """Seconds to the end at most: every point takes all the rounds it may have, within the time."""
+        rest = self._effort.deadline - time.monotonic()
+        open_points = [point for point in self._points if self._needs_more(point)]
+        if all(point.rounds for point in open_points):
+            rest = min(rest, sum(point.longest_s * self._rounds_left(point) for point in open_points))
+        return max(0.0, rest) + self._effort.later_s
+
+    def _rounds_left(self, point: Compared) -> int:
+        return self._effort.max_rounds - min(each.rounds for each in self.comparisons(point))

@@ -62,12 +62,16 @@ class FidelityRunner:
         """Measure on every server in turn, each in its share of the time."""
         for number, plan in enumerate(servers):
             with plan.launch(self._progress) as running:
-                self._measure_on(number, plan, running, self._settings.max_time_s / len(servers))
+                seconds = self._settings.max_time_s / len(servers)
+                later_s = seconds * (len(servers) - number - 1)
+                self._measure_on(number, plan, running, seconds, later_s)
         return self.document
 
-    def _measure_on(self, launch: int, plan: ServerPlan, running: Running, seconds: float) -> None:
+    def _measure_on(
+        self, launch: int, plan: ServerPlan, running: Running, seconds: float, later_s: float
+    ) -> None:
         settings = self._settings
-        effort = Effort(settings.precision, settings.max_rounds, time.monotonic() + seconds)
+        effort = Effort(settings.precision, settings.max_rounds, time.monotonic() + seconds, later_s)
         descriptions = describe_ranks(running.target)
         if not descriptions:
             raise EngineFailed("the server does not run decodebench's connector", "nothing can be compared")

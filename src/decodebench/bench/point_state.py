@@ -79,6 +79,16 @@ class PointState:
         attempts = sum(detail.launch == launch and not detail.discarded for detail in self.details)
         return attempts < ATTEMPTS_A_REPEAT * settings.max_repeats
 
+    def repeats_left(self, launch: int, later: int, settings: Settings) -> int:
+        """Cohorts that the point may get at most in this launch and the `later` ones of the run, if all are valid."""
+        if self.plan.misfit is not None or self.stopped is not None:
+            return 0
+        here = 0
+        if self.needs_more(launch, settings):
+            here = settings.max_repeats - sum(judged.launch == launch for judged in self.judged)
+        launches = settings.launches - len(self.finished_launches(settings)) - (here > 0)
+        return here + max(0, min(later, launches)) * (1 + settings.max_repeats)  # with one that warms up
+
     def finished_launches(self, settings: Settings) -> set[int]:
         """Launches in which the point has all the repeats it needs."""
         repeats: dict[int, list[Repeat]] = {}

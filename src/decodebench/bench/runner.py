@@ -6,6 +6,7 @@ every cohort its steps and the document are on disk: whatever ends the run, fini
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -65,20 +66,25 @@ class Runner:
         self._facts: EngineFacts | None = None
         self._engine: Engine | None = None
         self._kept_s = kept_seconds(settings)
+        self._launches = (0, 0)  # the one that runs, and how many of this run come after it
+        self._start_s = 0.0  # what the last server start took, donors and all
         self._budget = Budget.of(settings.max_time_s, kept_s=self._kept_s)
         self._prompts = 0
         self._donors: DonorSet | None = None
         self._moment = Moment("starting")
+        self._moment_at = time.monotonic()
 
     def run(self) -> RunDocument:
         """Measure. On an interrupt or a dead engine the document is finished first, then the error goes on."""
         first = next_launch(self._document)
         try:
-            for launch in range(first, first + self._settings.launches):
+            end = first + self._settings.launches
+            for launch in range(first, end):
                 if self._states and not self._open(launch):
                     break
+                self._launches, begun = (launch, end - launch - 1), time.monotonic()
                 with self._launch(self._progress) as running:
-                    self._run_launch(launch, running, last=first + self._settings.launches - 1)
+                    self._run_launch(launch, running, last=end - 1, begun=begun)
         except EngineFailed as error:
             self._finish(RunStatus.FAILED, error.what, error.cause or None)
             raise
@@ -96,8 +102,8 @@ class Runner:
         """The document as it stands, also after an error."""
         return self._document
 
-    def _run_launch(self, launch: int, running: Running, *, last: int) -> None:
-        self._progress.show(Moment("asking the server what it is", left_s=self._budget.left(self._states)))
+    def _run_launch(self, launch: int, running: Running, *, last: int, begun: float) -> None:
+        self._progress.show(Moment("asking the server what it is", left_s=self._left_s()))
         descriptions = describe_ranks(running.target)
         if not descriptions:
             self._unverified(running)
@@ -109,7 +115,7 @@ class Runner:
         name = f"decodebench-{self._document.started.timestamp():.0f}-{launch}"
         read, donor_text = texts_of(running, self._settings, self._engine.weights == "real")
         if self._settings.donors is not None:
-            self._progress.show(Moment("prefilling donors", left_s=self._budget.left(self._states)))
+            self._progress.show(Moment("prefilling donors", left_s=self._left_s()))
         with donors_for(
             running, facts, self._settings, self._states, donor_text, launch=launch, name=name
         ) as made:
@@ -119,6 +125,7 @@ class Runner:
                     update={"donors": (*self._document.donors, made.phase)}
                 )
                 self._run_log(f"donors: {made.phase}")
+            self._start_s = time.monotonic() - begun
             self._take_turns(launch, running, name)
             if launch == last or not self._open(launch + 1):
                 self._compare(launch, running, facts, read, name)
@@ -204,8 +211,9 @@ class Runner:
             repeat=repeat,
             filled=0,
             of=state.point.batch_size,
-            left_s=self._budget.left(self._states),
+            left_s=self._left_s(),
         )
+        self._moment_at = time.monotonic()
         self._progress.show(self._moment)
         cohort = CohortRequest(
             name=f"p{state.point.index}l{launch}r{repeat}-{self._prompts}",
@@ -255,11 +263,14 @@ class Runner:
     def _show_activity(self, activity: Activity) -> None:
         moment = self._moment
         filled = min(moment.of or 0, activity.filling + activity.running)
-        self._progress.show(
-            Moment(
-                moment.doing, moment.point, moment.repeat, filled, moment.of, self._budget.left(self._states)
-            )
-        )
+        left_s = None if moment.left_s is None else moment.left_s - (time.monotonic() - self._moment_at)
+        self._progress.show(replace(moment, filled=filled, left_s=left_s))
+
+    def _left_s(self) -> float | None:
+        """Seconds to the end of the run, at most."""
+        launch, later = self._launches
+        repeats = [(state, state.repeats_left(launch, later, self._settings)) for state in self._states]
+        return self._budget.left(repeats, self._start_s * later)
 
     def _out_of_time(self, state: PointState) -> bool:
         """Whether another repeat of this point would end after the time that was given."""

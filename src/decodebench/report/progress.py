@@ -33,7 +33,7 @@ class Moment:
     filled: int | None = None
     of: int | None = None
     left_s: float | None = None
-    """Estimated time to the end of the run, in seconds."""
+    """Time to the end of the run at most, in seconds; a precision that is reached ends it earlier."""
 
     @property
     def change(self) -> tuple[str, str, int | None]:
@@ -44,7 +44,7 @@ class Moment:
         """`since_s`: how long it has been doing this; `age_s`: how long ago it last said so."""
         repeat = None if self.repeat is None else f"repeat {self.repeat}"
         filled = None if self.filled is None else f"filled {self.filled} of {self.of}"
-        left = None if self.left_s is None else f"about {duration(self.left_s - age_s)} left"
+        left = None if self.left_s is None else f"at most {duration(self.left_s - age_s)} left"
         since = f"{self.doing} ({duration(since_s)})" if since_s >= 1 else self.doing
         return " | ".join(part for part in (since, self.point, repeat, filled, left) if part)
 
