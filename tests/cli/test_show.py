@@ -1,14 +1,17 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from decodebench.cli.main import main
+from decodebench.results.fidelity import FidelityDocument
 from decodebench.results.schema import RunDocument, RunStatus, parse
 from decodebench.results.store import Store
 from tests.results.documents import document, finished_run, valid_point
+from tests.results.test_fidelity import document as fidelity_document
 
 
 @pytest.fixture
@@ -145,6 +148,48 @@ def test_a_thousand_mismatches_are_counted_not_listed(run: RunDocument, capsys: 
     assert "36 mismatches" in out
     assert "... and 16 more" in out
     assert len([line for line in out.splitlines() if ", recomputed " in line]) == 20
+
+
+@pytest.fixture
+def compared(tmp_path: Path) -> Path:
+    """A directory as `decodebench fidelity` leaves it."""
+    directory = tmp_path / "compared"
+    directory.mkdir()
+    (directory / "fidelity.json").write_text(fidelity_document().to_json())
+    return directory
+
+
+def test_the_result_of_a_fidelity_is_shown_again(compared: Path, capsys: Captured) -> None:
+    assert main(["show", str(compared)]) == 0
+    shown = capsys.readouterr().out
+    assert "+1.0%" in shown
+    assert "-2.0% to +4.0%" in shown
+    assert f"Saved in {compared}" in shown
+    assert main(["show", str(compared), "--json"]) == 0
+    assert FidelityDocument.model_validate_json(capsys.readouterr().out) == fidelity_document()
+
+
+@pytest.mark.parametrize(
+    ("damage", "options", "message"),
+    [
+        (str, ["--verify"], "cannot be verified"),
+        (lambda text: text[:-40], [], "not JSON"),
+        (lambda text: text.replace("fidelity/1", "fidelity/2"), [], "install a newer decodebench"),
+        (lambda text: text.replace("fidelity/1", "run/1"), [], "not a result of decodebench fidelity"),
+        (lambda text: text.replace('"batch_size": 4', '"batch_size": "4"'), [], "field points.0.batch_size"),
+    ],
+)
+def test_a_fidelity_that_cannot_be_read_or_verified_is_one_message(
+    compared: Path, capsys: Captured, damage: Callable[[str], str], options: list[str], message: str
+) -> None:
+    file = compared / "fidelity.json"
+    file.write_text(damage(file.read_text()))
+    assert main(["show", str(compared), *options]) == 2
+    shown = capsys.readouterr()
+    assert message in shown.err
+    assert str(compared) in shown.err
+    assert shown.out == ""
+    assert len(shown.err.splitlines()) <= 2
 
 
 def test_help_imports_nothing_heavy() -> None:

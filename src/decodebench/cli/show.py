@@ -1,4 +1,4 @@
-"""`decodebench show DIR`: the table of a finished, interrupted or running run once more.
+"""`decodebench show DIR`: the table of a finished, interrupted or running run once more, or of a `fidelity`.
 
     decodebench show decodebench-results/20261130T023000Z-tiny-gemma3
     decodebench show DIR --verify     # recompute every figure and verdict from the stored steps
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from decodebench.errors import EXIT_CANNOT_TELL, EXIT_OK
+from decodebench.errors import EXIT_CANNOT_TELL, EXIT_OK, UserError
 
 if TYPE_CHECKING:
     from decodebench.results.schema import RunDocument
@@ -26,12 +26,15 @@ SHOWN = 20
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
         "show",
-        help="print the result of a run again",
-        description="Print the result of a run again; with --verify, check it against the stored steps.",
+        help="print the result of a run or a fidelity again",
+        description="Print the result of `run` or `fidelity` again; with --verify, check a run against its steps.",
         epilog="Exit codes: 0; 2 not a readable result; 6 --verify found figures that the steps do not give.",
     )
     parser.add_argument(
-        "directory", metavar="DIR", type=Path, help="the directory that `decodebench run` wrote"
+        "directory",
+        metavar="DIR",
+        type=Path,
+        help="the directory that `decodebench run` or `decodebench fidelity` wrote",
     )
     parser.add_argument(
         "--verify", action="store_true", help="recompute every figure and verdict from the steps"
@@ -40,9 +43,12 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def run(args: argparse.Namespace) -> int:
+    from decodebench.results.fidelity import FILE
     from decodebench.results.store import Store
 
     store = Store.open(args.directory)
+    if (args.directory / FILE).exists() and not store.document_path.exists():
+        return _show_fidelity(args)
     document = store.load()
     code = _verify(store, document, sys.stderr if args.json else sys.stdout) if args.verify else EXIT_OK
     if args.json:
@@ -53,6 +59,25 @@ def run(args: argparse.Namespace) -> int:
         here = document.model_copy(update={"out": str(args.directory)})  # it may have been moved
         print_report(here, console_for(sys.stdout), is_running=store.is_written())
     return code
+
+
+def _show_fidelity(args: argparse.Namespace) -> int:
+    from decodebench.report.fidelity import print_fidelity
+    from decodebench.report.terminal import console_for
+    from decodebench.results.fidelity import load
+
+    if args.verify:
+        raise UserError(
+            f"{args.directory}: a result of decodebench fidelity cannot be verified, its steps are not kept",
+            "leave out --verify",
+        )
+    document = load(args.directory)
+    if args.json:
+        print(document.to_json(indent=None))
+    else:
+        here = document.model_copy(update={"out": str(args.directory)})
+        print_fidelity(here, console_for(sys.stdout))
+    return EXIT_OK
 
 
 def _verify(store: "Store", document: "RunDocument", stream: TextIO) -> int:

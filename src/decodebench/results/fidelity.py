@@ -5,13 +5,19 @@ decodebench.fidelity/1   First version.
 
 import json
 from datetime import datetime
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
+from decodebench.errors import UserError
 from decodebench.results.donors import DonorPhase
 from decodebench.results.model import Nanoseconds, Record
 from decodebench.results.provenance import Engine, Host
+from decodebench.results.reading import read
+
+FILE = "fidelity.json"
+VERSION = 1
 
 
 class Arm(Record):
@@ -93,6 +99,16 @@ class FidelityDocument(Record):
 
     def to_json(self, indent: int | None = 2) -> str:
         return self.model_dump_json(by_alias=True, indent=indent)
+
+
+def load(directory: Path) -> FidelityDocument:
+    """The document of a directory that `decodebench fidelity` wrote. Raises `UserError`."""
+    path = directory / FILE
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}", "give the directory of a result") from None
+    return read(FidelityDocument, text, str(path), verb="fidelity", version=VERSION)
 
 
 if __name__ == "__main__":  # python -m decodebench.results.fidelity > docs/schema/fidelity-1.json

@@ -15,15 +15,14 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import Field, JsonValue, ValidationError
+from pydantic import Field, JsonValue
 
-from decodebench.errors import UserError
 from decodebench.results.donors import DonorPhase
 from decodebench.results.model import Record
 from decodebench.results.point import Point
 from decodebench.results.provenance import Engine, Host, Settings
+from decodebench.results.reading import read
 
-FAMILY = "decodebench.run"
 VERSION = 1
 
 Fingerprint = dict[str, JsonValue]
@@ -70,29 +69,7 @@ class RunDocument(Record):
 
 def parse(text: str | bytes, source: str) -> RunDocument:
     """Read a document; `source` names it in the error. What we cannot read is a `UserError`."""
-    try:
-        raw = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{source}: not JSON ({error})", "the file is damaged; measure again") from None
-    _check_version(raw, source)
-    try:
-        return RunDocument.model_validate_json(text, strict=True)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        message = f"{source}: field {where}: {first['msg']} (found {first['input']!r:.80})"
-        raise UserError(message, "the file is damaged or was edited; measure again") from None
-
-
-def _check_version(raw: object, source: str) -> None:
-    name = raw.get("schema") if isinstance(raw, dict) else None
-    family, _, version = name.partition("/") if isinstance(name, str) else ("", "", "")
-    if family != FAMILY or not (version.isascii() and version.isdigit()):
-        found = "no `schema` field" if name is None else f"schema {name!r:.80}"
-        raise UserError(f"{source}: not a result of decodebench run ({found}, expected {FAMILY}/{VERSION})")
-    if int(version) != VERSION:
-        message = f"{source}: schema {name}, but this decodebench reads {FAMILY}/1 to {FAMILY}/{VERSION}"
-        raise UserError(message, "install a newer decodebench")
+    return read(RunDocument, text, source, verb="run", version=VERSION)
 
 
 if __name__ == "__main__":  # python -m decodebench.results.schema > docs/schema/run-1.json
