@@ -206,12 +206,7 @@ class Runner:
         repeat = state.next_repeat(launch)
         doing = "warming up" if discarded else "measuring"
         self._moment = Moment(
-            doing,
-            point=str(state.point),
-            repeat=repeat,
-            filled=0,
-            of=state.point.batch_size,
-            left_s=self._left_s(),
+            doing, str(state.point), repeat, filled=0, of=state.point.batch_size, left_s=self._left_s()
         )
         self._moment_at = time.monotonic()
         self._progress.show(self._moment)
