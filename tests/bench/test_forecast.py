@@ -1,14 +1,17 @@
 """What a run would measure, on paper: the planner is asked once, and says the same as if asked for every point."""
 
+from dataclasses import replace
+
 import pytest
 
 from decodebench.bench import forecast as module
-from decodebench.bench.forecast import forecast
+from decodebench.bench.forecast import PointForecast, forecast, refuse_hopeless
 from decodebench.bench.grid import grid
 from decodebench.bench.settings import Settings
 from decodebench.engine import recipes
 from decodebench.engine.command import build_command
 from decodebench.engine.preflight import plan_command
+from decodebench.errors import UserError
 
 
 @pytest.fixture(scope="module")
@@ -39,3 +42,19 @@ def test_every_point_is_as_a_plan_of_its_own_has_it(command, monkeypatch):
         ).in_force.points[0]
         assert (point.needed_blocks, point.usable_blocks) == (alone.needed_blocks, alone.usable_blocks)
         assert (point.fits, point.reason) == (alone.fits, alone.reason)
+
+
+def test_a_grid_of_which_no_point_fits_is_refused_with_the_reasons(command):
+    with pytest.raises(UserError, match="65 requests, but --max-num-seqs is 64") as refused:
+        refuse_hopeless(forecast(command, grid((65, 64), (4000,)), Settings((1,), (500,))))
+    assert "blocks" in refused.value.message
+    with pytest.raises(UserError, match="and 14 points more"):
+        refuse_hopeless(forecast(command, grid(range(65, 85), (4000,)), Settings((1,), (500,))))
+
+
+def test_one_point_that_fits_or_may_fit_is_worth_a_start(command):
+    found = forecast(command, grid((1, 65), (500,)), Settings((1,), (500,)))
+    refuse_hopeless(found)
+    hopeless = [point for point in found.points if point.fits is False]
+    unknown = PointForecast(hopeless[0].point, None, None, None, None, "memory is not known")
+    refuse_hopeless(replace(found, points=(*hopeless, unknown)))

@@ -129,6 +129,12 @@ def test_a_reader_that_goes_away_ends_us_quietly():
     assert "Traceback" not in done.stderr
 
 
+def test_a_dry_run_of_a_grid_that_does_not_fit_says_so_and_is_no_error(capsys):
+    pytest.importorskip("vllm", reason="a dry run is of an engine that could be started")
+    assert cli.main(["run", "--dry-run", "--batch-size", "65"]) == 0
+    assert "no: 65 requests, but" in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_dry_run_imports_neither_torch_nor_vllm():
     """vLLM's import costs seconds and prints warnings into our progress."""
     code = (

@@ -80,7 +80,7 @@ def test_a_cohort_waits_until_another_requests_blocks_are_free(engine):
     ("limits", "size", "reason"),
     [
         ({"num_blocks": 4 * 8}, 4, "needs 32 of 31 blocks"),
-        ({"max_num_seqs": 3}, 4, "4 requests, but max_num_seqs is 3"),
+        ({"max_num_seqs": 3}, 4, "4 requests, but --max-num-seqs is 3"),
     ],
 )
 def test_a_cohort_that_cannot_run_as_one_batch_is_told_to_every_member(engine, limits, size, reason):

@@ -80,7 +80,7 @@ def test_more_members_than_max_num_seqs_are_told_so_and_all_run(server):
     limit = server.engine.first["max_num_seqs"]
     replies = talk(server, lambda api: asyncio.gather(*api.cohort("crowd", limit + 1, 50, 4)))
     for reply in replies:
-        assert f"does not fit: {limit + 1} requests, but max_num_seqs is {limit}" in reply.said["error"]
+        assert f"does not fit: {limit + 1} requests, but --max-num-seqs is {limit}" in reply.said["error"]
         assert reply.output_tokens == 4
 
 

@@ -102,9 +102,9 @@ def test_the_fill_is_compared_with_real_prefill_at_the_largest_batch_that_fits(f
 def test_a_point_that_does_not_fit_is_told_and_never_run(finished):
     point = finished.document["points"][1]
     assert (point["batch_size"], point["status"]) == (65, "does_not_fit")
-    assert point["reason"] == "65 requests, but max_num_seqs is 64"
+    assert point["reason"] == "65 requests, but --max-num-seqs is 64: raise it after `--`"
     assert point["repeat_details"] == []
-    assert "max_num_seqs is 64" in finished.stdout
+    assert "--max-num-seqs is 64" in finished.stdout
     told, started = finished.stderr.index("batch 65"), finished.stderr.index("waiting for vLLM")
     assert told < started, "what the plan knows is told before a server is started"
 
@@ -117,7 +117,7 @@ def test_show_prints_it_again_and_verify_finds_every_figure_in_the_steps(finishe
     shown = Command(tmp_path, "show", str(finished.out), "--verify")
     assert shown.wait() == 0
     assert "0 mismatches" in shown.stdout
-    assert "max_num_seqs is 64" in shown.stdout
+    assert "--max-num-seqs is 64" in shown.stdout
 
 
 def test_from_runs_the_same_again_somewhere_else(finished, tmp_path):

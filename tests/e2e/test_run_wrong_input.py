@@ -43,6 +43,8 @@ WRONG = [
     (["--batch-size", "1.5"], "--batch-size"),
     (["--context-len", "4x"], "--context-len"),
     (["--context-len", "0"], "--context-len"),
+    (["--batch-size", "2000"], "2000 requests, but --max-num-seqs is 64: raise it after `--`"),
+    (["--context-len", "1m"], "no point fits"),
     (["--context-len"], "--context-len"),
     (["--seed", "-1"], "--seed"),
     (["--seed", "one"], "--seed"),

@@ -178,7 +178,7 @@ def test_a_point_beyond_a_limit_of_the_step_names_the_limit() -> None:
     )
     assert answer.on is not None
     assert [point.fits for point in answer.on.points] == [True, False, False, False]
-    assert "--max-num-seqs 32" in reasons[64, 8000]
+    assert "--max-num-seqs is 32" in reasons[64, 8000]
     assert "--max-model-len 100,000" in reasons[4, 200_000]
     assert reasons[4, 8000] == "needs 2,000 of 1,638,399 blocks"
     assert any("200,000" in text for text in answer.warnings)

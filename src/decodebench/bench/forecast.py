@@ -13,14 +13,17 @@ from decodebench.bench.stopping import FIRST_LOOK
 from decodebench.bench.window_plan import PlanError, WindowPlan
 from decodebench.engine.command import EngineCommand
 from decodebench.engine.preflight import plan_command
+from decodebench.errors import UserError
 from decodebench.hma import Decision
 from decodebench.planner.plan import Plan
 from decodebench.planner.shape import Shape, point_on
 
+MOST_REASONS = 6  # told of one grid
+
 
 @dataclass(frozen=True, slots=True)
 class PointForecast:
-    """One point on paper. `fits` None: the memory for the KV cache is not known before the engine starts."""
+    """One point on paper. `fits` None: it is not known before the engine starts what it builds, or with what memory."""
 
     point: GridPoint
     window: WindowPlan | None
@@ -48,6 +51,19 @@ class Forecast:
         return sum(point.steps for point in self.points)
 
 
+def refuse_hopeless(found: Forecast) -> None:
+    """Raises `UserError` where it is known of every point that it does not fit: nothing is worth a start then."""
+    if any(point.fits is not False for point in found.points):
+        return
+    reasons = [f"{point.point}: {point.reason}" for point in found.points]
+    if len(reasons) > MOST_REASONS:
+        reasons[MOST_REASONS:] = [f"and {len(reasons) - MOST_REASONS} points more"]
+    raise UserError(
+        "no point fits:\n  " + "\n  ".join(reasons),
+        "lower --batch-size or --context-len, or give the engine more after `--`; --dry-run shows what fits",
+    )
+
+
 def forecast(command: EngineCommand, points: Sequence[GridPoint], settings: Settings) -> Forecast:
     """Plan the engine of `command` and every point on it.
 
@@ -61,7 +77,7 @@ def forecast(command: EngineCommand, points: Sequence[GridPoint], settings: Sett
 
 def _point(point: GridPoint, settings: Settings, whole: Plan, shape: Shape | None) -> PointForecast:
     if shape is None:
-        return PointForecast(point, None, None, None, False, whole.hma.reason)
+        return PointForecast(point, None, None, None, None, whole.hma.reason)
     limits = whole.settings.limits
     try:
         window = WindowPlan.of(

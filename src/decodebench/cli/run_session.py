@@ -29,6 +29,7 @@ from decodebench.results.store import Store, default_directory
 def measure(request: RunRequest) -> int:
     """Run the request to its end; the exit code. Whatever ends it, finished repeats are kept and shown."""
     command, hma_reason = (None, None) if request.url else _command(request)
+    misfits = _misfits(request, command) if command else []
     fingerprint = _fingerprint(request, command)
     store, earlier = _store(request, command, fingerprint)
     with ExitStack() as stack:
@@ -40,7 +41,7 @@ def measure(request: RunRequest) -> int:
             return exit_code(earlier)
         progress = stack.enter_context(Progress(sys.stderr))
         run_log = _run_log(store.run_log, stack)
-        for warning in (*command.warnings, *_misfits(request, command)) if command else ():
+        for warning in (*command.warnings, *misfits) if command else ():
             progress.note(f"warning: {warning}")
         progress.note(f"results go to {store.directory}")
         progress.show(Moment("measuring the noise of this machine"))
@@ -80,14 +81,18 @@ def exit_code(document: RunDocument) -> int:
 
 
 def _misfits(request: RunRequest, command: EngineCommand) -> list[str]:
-    """The points that the plan knows cannot fit, told before the server is started (which has the last word)."""
-    from decodebench.bench.forecast import forecast
+    """The points that the plan knows cannot fit, told before the server is started (which has the last word).
+
+    Raises `UserError` if those are all.
+    """
+    from decodebench.bench.forecast import forecast, refuse_hopeless
 
     try:
-        points = forecast(command, request.points, request.settings).points
+        found = forecast(command, request.points, request.settings)
     except UserError:
         return []  # the planner does not know this model
-    return [f"{point.point} will not be run: {point.reason}" for point in points if point.fits is False]
+    refuse_hopeless(found)
+    return [f"{point.point} will not be run: {point.reason}" for point in found.points if point.fits is False]
 
 
 def _command(request: RunRequest) -> tuple[EngineCommand, str | None]:
@@ -188,4 +193,4 @@ def dry_run(request: RunRequest) -> int:
         print(f"warning: {warning}", file=sys.stderr)
     found = forecast(command, request.points, request.settings)
     print_forecast(found, request.settings.max_time_s, sys.stdout)
-    return EXIT_OK if any(point.fits is not False for point in found.points) else EXIT_NO_VALID_POINT
+    return EXIT_OK

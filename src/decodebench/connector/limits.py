@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from decodebench.kv.blocks import GroupShape
-from decodebench.kv.limits import EngineLimits
+from decodebench.kv.limits import EngineLimits, too_many_requests
 from decodebench.kv.need import decode_blocks
 from decodebench.kv.running import groups_of_shapes
 
@@ -52,7 +52,7 @@ class Limits:
         """Why `ends` can never decode as one batch, or None."""
         batch = len(ends)
         if batch > self.max_num_seqs:
-            return f"{batch} requests, but max_num_seqs is {self.max_num_seqs}"
+            return too_many_requests(batch, self.max_num_seqs)
         tokens = batch * (1 + self.num_drafts)
         if tokens > self.max_num_batched_tokens:
             return f"{tokens} tokens a step, but max_num_batched_tokens is {self.max_num_batched_tokens}"

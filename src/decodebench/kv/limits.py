@@ -60,3 +60,8 @@ class EngineLimits:
         """
         batches = self.max_concurrent_batches if self.rules.reserve_concurrent_batches else 1
         return batches * self.max_num_batched_tokens
+
+
+def too_many_requests(batch: int, max_num_seqs: int) -> str:
+    """How a batch that is larger than the engine's step is refused, on paper and by the engine."""
+    return f"{batch} requests, but --max-num-seqs is {max_num_seqs}: raise it after `--`"

@@ -7,7 +7,7 @@ from decodebench.kv.capacity import Fit, Pool, RequestCost, plan_pool, request_c
 from decodebench.kv.grouping import group_layers
 from decodebench.kv.groups import KVCacheGroup
 from decodebench.kv.layout import Layout
-from decodebench.kv.limits import EngineLimits
+from decodebench.kv.limits import EngineLimits, too_many_requests
 from decodebench.kv.zeroing import zeroed_groups
 from decodebench.models import ModelSpecs
 
@@ -158,7 +158,7 @@ def _refusal(pool: Pool, batch: int, context: int, work: Workload) -> str:
     if last > pool.limits.max_model_len:
         return f"{last:,} tokens are more than --max-model-len {pool.limits.max_model_len:,}"
     if batch > work.max_num_seqs:
-        return f"batch {batch:,} is more than --max-num-seqs {work.max_num_seqs:,}"
+        return too_many_requests(batch, work.max_num_seqs)
     tokens = batch * (1 + work.lookahead)
     if tokens > work.max_num_batched_tokens:
         return f"a step of {tokens:,} tokens is more than --max-num-batched-tokens {work.max_num_batched_tokens:,}"
