@@ -38,7 +38,7 @@ def test_help_and_version_import_nothing_heavy(args):
 @pytest.mark.parametrize(
     ("verb", "said"),
     [
-        ("run", "counted from the command's start, server starts included"),
+        ("run", "server starts included"),
         ("run", "of a point in each launch; what --resume starts is another launch"),
         ("fidelity", "all servers together, server starts not included"),
     ],

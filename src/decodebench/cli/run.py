@@ -40,7 +40,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         precision="0.02",
         precise="the half-width of the interval, as a share of the mean,",
         max_time=None,
-        counted="counted from the command's start, server starts included",
+        counted="server starts included",
     )
     effort.add_argument(
         "--require-precision", action="store_true", help="exit with code 4 if a point misses the precision"
