@@ -56,6 +56,7 @@ class GroupPages:
             block_size=self.block_size,
             page_bytes=self.page_bytes,
             device=self.device,
+            in_rows=any(pages.layout.in_rows or pages.layout.kernel_blocks > 1 for pages in self.pages),
         )
 
     @torch.inference_mode()  # the engine's tensors may be inference tensors, written from a thread of ours

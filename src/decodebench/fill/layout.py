@@ -70,6 +70,11 @@ class PageLayout:
         return self.kernel_blocks * self.kernel_rows
 
     @property
+    def in_rows(self) -> bool:
+        """Whether the bytes of a row are that row's alone; else only kernel blocks are written, each whole."""
+        return not isinstance(self.content, Numbers) or self.content.in_rows
+
+    @property
     def is_dense(self) -> bool:
         """Whether the page is one range of bytes (not so where heads lie outside the blocks)."""
         return len(self.page.sizes) == 1
@@ -95,7 +100,7 @@ class PageLayout:
             ValueError: the first of these kernel blocks holds tokens below, which would be overwritten.
         """
         first, end = first_token * self.rows // block_size, end_token * self.rows // block_size
-        if not isinstance(self.content, Numbers) or self.content.in_rows:
+        if self.in_rows:
             return first, end
         if first % self.kernel_rows:
             raise ValueError(

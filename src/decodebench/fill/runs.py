@@ -27,20 +27,17 @@ class BlockSet:
     num_scattered: int
 
     @classmethod
-    def of(cls, ids: torch.Tensor, device: torch.device, page_bytes: int) -> "BlockSet":
+    def of(cls, ids: Sequence[int], device: torch.device, page_bytes: int) -> "BlockSet":
         """`ids` sorted and distinct (`distinct`). The longest run of neighbours is always written in place."""
-        if not len(ids):
-            return cls((), ids.to(device), 0)
-        first = torch.cat([_ZERO, (ids.diff() != 1).nonzero().flatten() + 1])  # where in `ids` a run starts
-        lengths = torch.cat([first[1:], torch.tensor([len(ids)])]) - first
+        runs = _runs_of(ids)
         least = max(2, IN_PLACE_BYTES.get(device.type, IN_PLACE_BYTES_ACCELERATOR) // max(1, page_bytes))
-        in_place = lengths >= least
-        longest = int(lengths.argmax())
-        in_place[longest] = len(lengths) == 1 or int(lengths[longest]) > 1
-        starts = ids[first[in_place]]
-        runs = zip(starts.tolist(), (starts + lengths[in_place]).tolist(), strict=True)
-        scattered = ids[~in_place.repeat_interleave(lengths)]
-        return cls(tuple(runs), _to_device(scattered, device), len(scattered))
+        longest = max(runs, key=_length, default=(0, 0))
+        if len(runs) > 1 and _length(longest) == 1:
+            longest = (0, 0)
+        in_place = tuple(run for run in runs if run == longest or _length(run) >= least)
+        rest = [run for run in runs if run != longest and _length(run) < least]
+        scattered = index_tensor([block for run in rest for block in range(*run)])
+        return cls(in_place, _to_device(scattered, device), len(scattered))
 
     def every(self) -> torch.Tensor:
         """All ids in the order in which they are written; on the host."""
@@ -53,15 +50,30 @@ class BlockSet:
 
 def index_tensor(numbers: Sequence[int]) -> torch.Tensor:
     """int64 on the host. `torch.tensor` takes twenty times as long for a list, holding the interpreter lock."""
-    return torch.frombuffer(array("q", numbers), dtype=torch.int64) if numbers else _ZERO[:0]
+    if not numbers:
+        return torch.empty(0, dtype=torch.int64)
+    return torch.frombuffer(array("q", numbers), dtype=torch.int64)
 
 
-def distinct(ids: Sequence[int]) -> torch.Tensor:
-    """`ids` sorted, each once."""
-    return index_tensor(ids).sort().values.unique_consecutive()  # type: ignore[no-any-return, no-untyped-call]
+def distinct(ids: Sequence[int]) -> list[int]:
+    """`ids` sorted, each once.
+
+    NOTE: plain Python, as all that prepares a fill: every operation on a tensor gives the interpreter lock away and
+    waits to have it back, beside an engine that holds it for most of a step (`benchmarks/fill_interference.py`).
+    """
+    return sorted(set(ids))
 
 
-_ZERO = torch.zeros(1, dtype=torch.int64)
+def _runs_of(ids: Sequence[int]) -> list[tuple[int, int]]:
+    """Runs of neighbours in sorted, distinct block ids, as (first, end)."""
+    if not ids:
+        return []
+    breaks = [at for at in range(1, len(ids)) if ids[at] != ids[at - 1] + 1]
+    return [(ids[a], ids[b - 1] + 1) for a, b in zip([0, *breaks], [*breaks, len(ids)], strict=True)]
+
+
+def _length(run: tuple[int, int]) -> int:
+    return run[1] - run[0]
 
 
 def _to_device(ids: torch.Tensor, device: torch.device) -> torch.Tensor:
@@ -104,54 +116,53 @@ def prepare_writes(
     block_size: int,
     page_bytes: int,
     device: torch.device,
+    in_rows: bool = True,
 ) -> PreparedWrites:
     """Merge the writes of several requests to one group; a block named more than once is written once.
+
+    Without `in_rows` a block whose first tokens are written is written whole.
 
     Named in several ways, a block is written whole rather than in part, and in part rather than zeroed; of several
     parts the first named counts. Raises ValueError for the null block (id 0), an id or a token range out of bounds.
     """
-    whole: list[int] = []
-    zero: list[int] = []
+    whole: set[int] = set()
+    zero: set[int] = set()
     parts: dict[int, tuple[int, int]] = {}
     for each in writes:
-        whole += each.whole
-        zero += each.zero
+        whole.update(each.whole)
+        zero.update(each.zero)
         for part in each.partial:
-            parts.setdefault(part.block_id, token_range(part, block_size))
-    whole += [block for block, tokens in parts.items() if tokens == (0, block_size)]
-    zero += [block for block, tokens in parts.items() if tokens == (0, 0)]
-    cut = [block for block, tokens in parts.items() if tokens not in ((0, 0), (0, block_size))]
-    in_whole, in_zero, in_part = distinct(whole), distinct(zero), distinct(cut)
-    for ids in (in_whole, in_zero, in_part):
-        check_ids(ids, num_blocks)
-    in_part = _without(in_part, in_whole)
-    in_zero = _without(_without(in_zero, in_whole), in_part)
+            parts.setdefault(part.block_id, token_range(part, block_size, in_rows))
+    check_ids(distinct([*whole, *zero, *parts]), num_blocks)
+    whole.update(block for block, tokens in parts.items() if tokens == (0, block_size))
+    zero.update(block for block, tokens in parts.items() if tokens == (0, 0))
     by_tokens: dict[tuple[int, int], list[int]] = {}
-    for block in in_part.tolist():
-        by_tokens.setdefault(parts[block], []).append(block)
+    for block in sorted(parts.keys() - whole):
+        if parts[block] != (0, 0):
+            by_tokens.setdefault(parts[block], []).append(block)
+    zero -= whole.union(*by_tokens.values())
     return PreparedWrites(
-        BlockSet.of(in_whole, device, page_bytes),
+        BlockSet.of(sorted(whole), device, page_bytes),
         tuple(
-            PartialWrite(first, end, block_size, BlockSet.of(index_tensor(blocks), device, page_bytes))
+            PartialWrite(first, end, block_size, BlockSet.of(blocks, device, page_bytes))
             for (first, end), blocks in by_tokens.items()
         ),
-        BlockSet.of(in_zero, device, page_bytes),
+        BlockSet.of(sorted(zero), device, page_bytes),
     )
 
 
-def _without(ids: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-    return ids[~torch.isin(ids, others)] if len(ids) and len(others) else ids
-
-
-def token_range(part: PartialBlock, block_size: int) -> tuple[int, int]:
+def token_range(part: PartialBlock, block_size: int, in_rows: bool = True) -> tuple[int, int]:
+    """The tokens of a part; where a block can only be written whole (`in_rows`), all of a block it begins."""
     if not 0 <= part.first_token <= part.end_token <= block_size:
         raise ValueError(f"{part} lies outside of a block of {block_size} tokens")
+    if not in_rows and part.first_token == 0 < part.end_token:
+        return 0, block_size
     return part.first_token, part.end_token
 
 
-def check_ids(ids: torch.Tensor, num_blocks: int) -> None:
+def check_ids(ids: Sequence[int], num_blocks: int) -> None:
     """Refuse the null block and blocks outside of the pool; `ids` sorted."""
-    if len(ids) and not 1 <= ids[0] <= ids[-1] < num_blocks:
+    if ids and not 1 <= ids[0] <= ids[-1] < num_blocks:
         raise ValueError(
             f"block ids {ids[0]} to {ids[-1]} cannot be filled: the pool has blocks 1 to {num_blocks - 1}, "
             "and block 0 is the null block"
