@@ -69,7 +69,7 @@ class DonorBank:
             ValueError: the null block or an id out of bounds; nothing is held then.
         """
         for group, ids in enumerate(blocks):
-            check_ids(distinct(ids), self._groups[group].pages[0].num_blocks if ids else 1)
+            check_ids(ids, self._groups[group].pages[0].num_blocks if ids else 1)
         for group, ids in enumerate(blocks):
             if ids:
                 self._copy_out(group, donor, ids)
@@ -99,7 +99,7 @@ class DonorBank:
                 same[part.block_id] = slot
             zero.update(writes.zero)
         named = whole.keys() | set().union(*partial.values())
-        check_ids(distinct([*named, *zero]), pages.pages[0].num_blocks)
+        check_ids(named | zero, pages.pages[0].num_blocks)
         return PreparedCopies(
             self._pairs(group, whole),
             tuple(

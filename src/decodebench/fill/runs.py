@@ -6,8 +6,9 @@ one indexed operation. `IN_PLACE_BYTES` is where the two meet.
 """
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 
@@ -29,7 +30,7 @@ class BlockSet:
     @classmethod
     def of(cls, ids: Sequence[int], device: torch.device, page_bytes: int) -> "BlockSet":
         """`ids` sorted and distinct (`distinct`). The longest run of neighbours is always written in place."""
-        runs = _runs_of(ids)
+        runs = [(ids[first], ids[end - 1] + 1) for first, end in stretches(ids)]
         least = max(2, IN_PLACE_BYTES.get(device.type, IN_PLACE_BYTES_ACCELERATOR) // max(1, page_bytes))
         longest = max(runs, key=_length, default=(0, 0))
         if len(runs) > 1 and _length(longest) == 1:
@@ -64,12 +65,12 @@ def distinct(ids: Sequence[int]) -> list[int]:
     return sorted(set(ids))
 
 
-def _runs_of(ids: Sequence[int]) -> list[tuple[int, int]]:
-    """Runs of neighbours in sorted, distinct block ids, as (first, end)."""
-    if not ids:
+def stretches(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """Stretches in which each number is the one before it and 1, as positions [first, end)."""
+    if not numbers:
         return []
-    breaks = [at for at in range(1, len(ids)) if ids[at] != ids[at - 1] + 1]
-    return [(ids[a], ids[b - 1] + 1) for a, b in zip([0, *breaks], [*breaks, len(ids)], strict=True)]
+    breaks = [at for at, (one, two) in enumerate(pairwise(numbers), 1) if two != one + 1]
+    return list(zip([0, *breaks], [*breaks, len(numbers)], strict=True))
 
 
 def _length(run: tuple[int, int]) -> int:
@@ -133,7 +134,7 @@ def prepare_writes(
         zero.update(each.zero)
         for part in each.partial:
             parts.setdefault(part.block_id, token_range(part, block_size, in_rows))
-    check_ids(distinct([*whole, *zero, *parts]), num_blocks)
+    check_ids(whole | zero | parts.keys(), num_blocks)
     whole.update(block for block, tokens in parts.items() if tokens == (0, block_size))
     zero.update(block for block, tokens in parts.items() if tokens == (0, 0))
     by_tokens: dict[tuple[int, int], list[int]] = {}
@@ -160,10 +161,10 @@ def token_range(part: PartialBlock, block_size: int, in_rows: bool = True) -> tu
     return part.first_token, part.end_token
 
 
-def check_ids(ids: Sequence[int], num_blocks: int) -> None:
-    """Refuse the null block and blocks outside of the pool; `ids` sorted."""
-    if ids and not 1 <= ids[0] <= ids[-1] < num_blocks:
+def check_ids(ids: Collection[int], num_blocks: int) -> None:
+    """Refuse the null block and blocks outside of the pool."""
+    if ids and not 1 <= min(ids) <= max(ids) < num_blocks:
         raise ValueError(
-            f"block ids {ids[0]} to {ids[-1]} cannot be filled: the pool has blocks 1 to {num_blocks - 1}, "
+            f"block ids {min(ids)} to {max(ids)} cannot be filled: the pool has blocks 1 to {num_blocks - 1}, "
             "and block 0 is the null block"
         )

@@ -7,11 +7,10 @@ The first two move every byte once, the last twice.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import torch
 
-from decodebench.fill.runs import index_tensor
+from decodebench.fill.runs import index_tensor, stretches
 
 SLICE_BYTES = {"cpu": 1 << 16}
 SLICE_BYTES_ACCELERATOR = 1 << 20
@@ -47,12 +46,12 @@ class PagePairs:
         slices: list[tuple[int, int, int]] = []
         gathers: list[tuple[int, int]] = []  # as positions in `target`, like `left`
         left: list[int] = []
-        for first, end in _runs(target):
+        for first, end in stretches(target):
             if end - first < least and (first, end) != (0, len(target)):
                 left += range(first, end)
                 continue
             loose = first  # from here on not yet copied
-            for a, b in _runs(source[first:end]):
+            for a, b in stretches(source[first:end]):
                 if b - a >= least or b - a == end - first:
                     if loose < first + a:
                         gathers.append((loose, first + a))
@@ -78,16 +77,6 @@ class PagePairs:
             targets.append(torch.arange(to, to + len(gathered)))
             sources.append(gathered.cpu())
         return torch.cat(targets), torch.cat(sources)
-
-
-def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
-    """Stretches of neighbours, as positions [first, end)."""
-    first = 0
-    for at in [at for at, (one, two) in enumerate(pairwise(numbers), 1) if two != one + 1]:
-        yield first, at
-        first = at
-    if numbers:
-        yield first, len(numbers)
 
 
 def _least_pages(page_bytes: int, device: torch.device) -> int:
