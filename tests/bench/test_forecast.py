@@ -5,13 +5,15 @@ from dataclasses import replace
 import pytest
 
 from decodebench.bench import forecast as module
-from decodebench.bench.forecast import PointForecast, forecast, refuse_hopeless
+from decodebench.bench.forecast import PointForecast, forecast, periods, refuse_hopeless
 from decodebench.bench.grid import grid
 from decodebench.bench.settings import Settings
 from decodebench.engine import recipes
 from decodebench.engine.command import build_command
 from decodebench.engine.preflight import plan_command
 from decodebench.errors import UserError
+from decodebench.kv.groups import KVCacheGroup
+from decodebench.kv.specs import FullAttention, MambaState
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +44,26 @@ def test_every_point_is_as_a_plan_of_its_own_has_it(command, monkeypatch):
         ).in_force.points[0]
         assert (point.needed_blocks, point.usable_blocks) == (alone.needed_blocks, alone.usable_blocks)
         assert (point.fits, point.reason) == (alone.fits, alone.reason)
+
+
+def test_windows_hold_whole_compressions_too():
+    recipe = recipes.get("tiny-deepseek-v4")
+    command = build_command(str(recipe.materialise()), (), recipe_args=recipe.vllm_args)
+    groups = plan_command(command).in_force.pool.groups
+    assert {group.block_size for group in groups} == {4, 8, 64, 256}
+    assert periods(groups) == (
+        4,
+        8,
+        64,
+        128,
+        256,
+    )
+
+
+def test_a_state_has_no_period():
+    attention = FullAttention(block_size=16, num_kv_heads=1, head_size=64, dtype="bfloat16")
+    state = MambaState(block_size=24, shapes=((4, 4),), dtypes=("float32",))
+    assert periods([KVCacheGroup(("a",), attention), KVCacheGroup(("b",), state)]) == (16,)
 
 
 def test_a_grid_of_which_no_point_fits_is_refused_with_the_reasons(command):

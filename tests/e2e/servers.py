@@ -19,7 +19,7 @@ from decodebench.bench.point_state import PointPlan
 from decodebench.bench.prompts import PromptSource
 from decodebench.bench.window_plan import WindowPlan
 from decodebench.engine import recipes
-from decodebench.engine.command import CONNECTOR_MODULE, build_command
+from decodebench.engine.command import CONNECTOR_MODULE, EngineCommand, build_command
 from decodebench.engine.composition import Siblings
 from decodebench.engine.server import Server
 from decodebench.errors import EngineFailed
@@ -73,9 +73,12 @@ def on(*kinds: ServerKind) -> pytest.MarkDecorator:
 class Running:
     """A server that answers, and what it said of itself."""
 
-    def __init__(self, server: Server, target: Target, trace_dir: Path | None, directory: Path) -> None:
+    def __init__(
+        self, server: Server, command: EngineCommand, trace_dir: Path | None, directory: Path
+    ) -> None:
         self.server = server
-        self.target = target
+        self.command = command
+        self.target = target = Target(server.base_url, command.served_model_name)
         self.trace_dir = trace_dir
         self.directory = directory
         ranks = describe_ranks(target)
@@ -168,7 +171,7 @@ class Servers:
         server = Server(spec)
         server.start()
         try:
-            return Running(server, Target(server.base_url, command.served_model_name), trace_dir, directory)
+            return Running(server, command, trace_dir, directory)
         except BaseException:
             server.stop()
             raise

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 
 from decodebench.bench.client import Client, CohortRequest
+from decodebench.bench.forecast import forecast
+from decodebench.bench.grid import grid
 from decodebench.bench.outcome import Outcome
+from decodebench.bench.settings import Settings
 from decodebench.bench.window_plan import WindowPlan
 from decodebench.engine import recipes
 from tests.e2e.servers import GEMMA3, Running, ServerKind, on
@@ -41,10 +44,15 @@ KINDS = [
 ]
 
 
-def plan_for(server: Running) -> WindowPlan:
+def effort_on(server: Running) -> Settings:
     """Context 4,000; DeepSeek-V4 takes its kernels through an interpreter on the CPU, so 1,000 and few steps."""
     slow = "deepseek-v4" in server.target.model
-    return server.plan(1_000, window_steps=8) if slow else server.plan(4_000)
+    return Settings((BATCH,), (1_000,), window_steps=8) if slow else Settings((BATCH,), (4_000,))
+
+
+def plan_for(server: Running) -> WindowPlan:
+    effort = effort_on(server)
+    return server.plan(effort.context_lens[0], effort.window_steps)
 
 
 def send_cohort(
@@ -88,6 +96,9 @@ def test_every_step_of_the_window_decodes_exactly_the_cohort(server):
     _, outcome = send_cohort(server, plan, "exact")
     assert sum(outcome.filled["pages_written"]) > 0
     assert_exact(outcome, plan)
+    effort = effort_on(server)
+    on_paper = forecast(server.command, grid((BATCH,), effort.context_lens), effort).points[0]
+    assert on_paper.window == plan, "a dry run shows another window than is measured"
 
 
 @pytest.mark.matrix

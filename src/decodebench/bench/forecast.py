@@ -15,6 +15,8 @@ from decodebench.engine.command import EngineCommand
 from decodebench.engine.preflight import plan_command
 from decodebench.errors import UserError
 from decodebench.hma import Decision
+from decodebench.kv.groups import KVCacheGroup
+from decodebench.kv.specs import AttentionSpec
 from decodebench.planner.plan import Plan
 from decodebench.planner.shape import Shape, point_on
 
@@ -83,7 +85,7 @@ def _point(point: GridPoint, settings: Settings, whole: Plan, shape: Shape | Non
         window = WindowPlan.of(
             point.context_len,
             max_model_len=limits.max_model_len,
-            periods=sorted({group.block_size for group in shape.groups if group.kind not in _STATES}),
+            periods=periods(shape.pool.groups),
             batches_in_flight=limits.max_concurrent_batches,
             window_steps=settings.window_steps,
         )
@@ -97,6 +99,19 @@ def _point(point: GridPoint, settings: Settings, whole: Plan, shape: Shape | Non
     return PointForecast(
         point, window, answer.needed_blocks, answer.usable_blocks, answer.fits, answer.reason
     )
+
+
+def periods(groups: Sequence[KVCacheGroup]) -> tuple[int, ...]:
+    """The same of groups on paper as `EngineFacts.periods` of those an engine built."""
+    found = set()
+    for group in groups:
+        if group.kind not in _STATES:
+            found.add(group.block_size)
+            ratios = (
+                spec.tokens_per_state for spec in group.distinct_specs if isinstance(spec, AttentionSpec)
+            )
+            found.update(ratio for ratio in ratios if ratio > 1)
+    return tuple(sorted(found))
 
 
 _STATES = ("mamba", "circular_buffer")
