@@ -141,6 +141,7 @@ class Engine:
         transfer=None,
         tensor_parallel_size=1,
         kv_role="kv_both",
+        watermark=0.0,
     ):
         model_dir.mkdir(exist_ok=True, parents=True)
         (model_dir / "config.json").write_text(json.dumps(CONFIG))
@@ -165,6 +166,7 @@ class Engine:
                 max_model_len=max_model_len,
                 is_encoder_decoder=False,
                 async_scheduling=False,
+                watermark=watermark,
             ),
             parallel_config=ParallelConfig(tensor_parallel_size=tensor_parallel_size),
             device_config=DeviceConfig("cpu"),

@@ -161,3 +161,15 @@ def test_the_proof_is_in_the_answer_of_a_request_however_short(engine, max_token
     e.run()
     assert e.answer(request)["audit"]["pages"] == [13]
     assert len(e.outputs[request]) == max_tokens
+
+
+@pytest.mark.parametrize("in_flight", [1, 2, 3])
+def test_a_proof_that_comes_after_its_request_was_aborted_is_not_kept(engine, in_flight):
+    e = engine(workers=Auditing(delay=3), in_flight=in_flight)
+    request = e.add(decodebench={"audit": True}, prompt_len=201, max_tokens=5)
+    e.step()
+    e.abort(request)
+    e.run()
+    assert e.workers.fills
+    assert e.connector._scheduler_half._audits == {}
+    assert not e.scheduler.requests

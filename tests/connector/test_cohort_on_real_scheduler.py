@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.connector.donor_requests import free_blocks
 from tests.connector.engine import FULL, SLIDING, Workers, state_spec
 
 IN_FLIGHT = pytest.mark.parametrize("in_flight", [1, 2, 3])
@@ -74,6 +75,31 @@ def test_a_cohort_waits_until_another_requests_blocks_are_free(engine):
     e.run()
     assert runs_alone(e, members, 16)
     assert len(e.outputs[other]) == 40
+
+
+@pytest.mark.parametrize("too_few", [0, 1])
+def test_a_cohorts_turn_comes_when_the_watermark_stays_free_beside_it(engine, too_few):
+    """vLLM keeps it free at every admission but a step's first: with less, a part of the cohort would wait outside."""
+    need, watermark = 4 * 8, 4
+    e = engine(num_blocks=64, watermark=watermark / 64)
+    other = e.add(prompt_len=BLOCK * (63 - need - watermark + too_few) - 15, max_tokens=12)
+    e.run(until=lambda: other in e.outputs)  # it stays in the last block it has now
+    assert (free := free_blocks(e)) == need + watermark - too_few
+    members = e.cohort(size=4, prompt_len=112, max_tokens=16)
+    e.step()
+    assert (free_blocks(e) == free) == bool(too_few)
+    e.run()
+    assert "error" not in e.answer(members[0])
+    assert runs_alone(e, members, 4)
+
+
+def test_what_a_request_asks_for_beyond_the_models_length_needs_no_blocks(engine):
+    """Ten blocks hold all that a request of at most 160 tokens can ever be, whatever `max_tokens` says."""
+    e = engine(num_blocks=2 * 10 + 1, max_model_len=160)
+    members = e.cohort(size=2, prompt_len=150, max_tokens=4000)
+    e.run()
+    assert "error" not in e.answer(members[0])
+    assert runs_alone(e, members, 10)
 
 
 @pytest.mark.parametrize(

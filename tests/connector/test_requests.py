@@ -76,6 +76,23 @@ def test_a_preempted_request_is_filled_again_outputs_included(engine, in_flight)
     assert all(len(e.outputs[r]) == 60 for r in requests)
 
 
+def test_a_refill_leaves_alone_what_the_prefix_cache_still_holds(engine):
+    """129 tokens when it comes back, of which seven blocks of 16 are found."""
+    e = engine(num_blocks=2 * 8 + 2, prefix_caching=True)
+    fills = []
+    answer = e.workers.answer
+    e.workers.answer = lambda meta: fills.extend(meta.reqs_to_fill.items()) or answer(meta)
+    requests = [e.add(prompt_len=100, max_tokens=60) for _ in range(2)]
+    e.run(2000)
+    (again, (blocks, external)) = fills[2]
+    assert [name for name, _ in fills] == [*requests, again]
+    assert external == 129 - 1 - 7 * 16
+    assert len(blocks[0]) == 1
+    assert not any(set(blocks[0]) & set(first[0]) for _, (first, _) in fills[:2])
+    assert prefills(e) == []
+    assert all(len(e.outputs[r]) == 60 for r in requests)
+
+
 def test_asking_again_has_no_side_effects(engine):
     """A preempted request is asked once a step until blocks are found."""
     e = engine(num_blocks=12)

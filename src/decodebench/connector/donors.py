@@ -105,11 +105,11 @@ class Donors:
         return f"forget: no donor {', '.join(map(repr, unknown[:8]))} is held here" if unknown else None
 
     def finish(
-        self, request_id: str, block_ids: tuple[list[int], ...], num_tokens: int, complete: bool
+        self, request_id: str, block_ids: tuple[list[int], ...], num_tokens: int, aborted: bool
     ) -> tuple[Donor | None, str | None]:
         """A request that asked to become a donor is over. The donor whose pages are to be copied, or why there is none.
 
-        `complete`: it was really prefilled to its end.
+        A request that was not aborted has put out a token, so its prompt is computed.
         """
         donor = self._of_request.pop(request_id, None)
         if donor is None:
@@ -119,8 +119,8 @@ class Donors:
             for group, (shape, ids) in enumerate(zip(self._shapes, block_ids, strict=True))
         ]
         num_bytes = sum(size * len(ids) for size, (_, ids) in zip(self._page_bytes, kept, strict=True))
-        error = None if complete else "not kept: it ended before its prompt was computed"
-        if complete and self.used_bytes + num_bytes > self._limit_bytes:
+        error = "not kept: it was aborted" if aborted else None
+        if not aborted and self.used_bytes + num_bytes > self._limit_bytes:
             error = (
                 f"not kept: donor {donor.id!r} needs {num_bytes:,} bytes of each worker, and its bank has "
                 f"{self._limit_bytes - self.used_bytes:,} of {self._limit_bytes:,} free; forget other donors, send a "

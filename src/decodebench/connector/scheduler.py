@@ -87,7 +87,7 @@ class SchedulerHalf:
         self._requests[request_id] = params
         self._composition.add(request_id, request.num_prompt_tokens)
         if params.cohort is not None:
-            end = min(request.num_tokens + request.max_tokens, self._limits.max_model_len)
+            end = request.num_tokens + request.max_tokens
             error = self._line.arrive(request_id, params.cohort, end, monotonic_ns()) or error
             if params.unfillable is not None and self._line.cohort_of(request_id) is not None:
                 self._spoil(request_id, params.unfillable)
@@ -195,8 +195,7 @@ class SchedulerHalf:
         params = self._requests.pop(request_id, None)
         copying = False
         if params is not None and params.donor is not None:
-            complete = not aborted and request.num_computed_tokens >= request.num_prompt_tokens
-            donor, refusal = self._donors.finish(request_id, block_ids, request.num_prompt_tokens, complete)
+            donor, refusal = self._donors.finish(request_id, block_ids, request.num_prompt_tokens, aborted)
             copying = donor is not None
             if donor is not None:
                 answer["donor"] = donor.describe()

@@ -49,7 +49,7 @@ def select(shape: GroupShape, block_ids: Sequence[int], local: int, total: int) 
     if not 0 <= local < total:
         raise ValueError(f"no external tokens: local={local}, total={total}")
     if shape.kind == "circular_buffer":
-        return GroupWrites(zero=[block for block in block_ids[:1] if block != NULL_BLOCK])
+        return GroupWrites(zero=[block for block in block_ids if block != NULL_BLOCK])
     if shape.kind == "state":
         return _select_state(shape, block_ids, total)
     return _select_attention(shape.block_size, block_ids, local, total)
