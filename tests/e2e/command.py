@@ -43,7 +43,6 @@ class Command:
                 stderr=err,
                 stdin=subprocess.DEVNULL,
                 cwd=directory,
-                preexec_fn=_take_signals,
             )
 
     def wait(self) -> int:
@@ -144,8 +143,3 @@ class Command:
             process.kill()
         self.process.kill()
         self.process.wait()
-
-
-def _take_signals() -> None:
-    """A test run in the background ignores Ctrl-C, and so would the command."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
