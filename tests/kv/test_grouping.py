@@ -1,6 +1,7 @@
 """Groups and padding by the engine's rule, and the refusals. `tests/oracle` compares with the engine itself."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -92,6 +93,26 @@ class TestPagesThatDoNotDivide:
         latent = MLA(block_size=16, num_kv_heads=1, head_size=576, dtype="bfloat16")
         with pytest.raises(CannotStart, match="mla_attention"):
             group_layers(model((latent, 1), (OTHER, 1)))
+
+
+MLA_ROWS = MLA(block_size=16, num_kv_heads=1, head_size=576, dtype="bfloat16")
+DRAFT = SlidingWindow(block_size=16, num_kv_heads=2, head_size=64, dtype="bfloat16", sliding_window=128)
+
+
+def test_where_no_page_size_is_common_a_window_beside_mla_is_allocated_in_full():
+    wide = replace(DRAFT, num_kv_heads=6)  # the smaller page is MLA's: it is neither a divisor nor padded
+    assert wide.page_bytes > MLA_ROWS.page_bytes
+    assert wide.page_bytes % MLA_ROWS.page_bytes
+    (group,) = group_layers(model((MLA_ROWS, 2), (wide, 2)))
+    assert group.layer_names == ("layers.0", "layers.1", "layers.2", "layers.3")
+
+
+def test_a_padded_page_that_more_tokens_do_not_fit_into_ends_the_start():
+    """vLLM goes on with a full allocation where pages have no common size, but not from its own assertion."""
+    rows = replace(MLA_ROWS, head_size=512)
+    padded = replace(DRAFT, page_bytes_padded=rows.page_bytes // 2, block_size=8)
+    with pytest.raises(CannotStart, match="below the"):
+        group_layers(model((replace(DRAFT, block_size=8), 1), (padded, 1), (replace(rows, block_size=64), 1)))
 
 
 def test_with_the_manager_off_local_layers_join_the_full_ones():

@@ -15,7 +15,7 @@ from decodebench.kv.groups import KVCacheGroup, LayerSpecs, UniformTypeSpecs
 from decodebench.kv.layout import Layout
 from decodebench.kv.merging import merge
 from decodebench.kv.packing import packed_groups
-from decodebench.kv.pages import unify_page_sizes
+from decodebench.kv.pages import PageDoesNotFit, unify_page_sizes
 from decodebench.kv.promotion import is_uniform, promote, promote_all
 from decodebench.kv.rules import NEWEST, Rules
 from decodebench.kv.specs import MLA, ChunkedLocal, LayerSpec, SlidingWindow, SlidingWindowMLA
@@ -61,12 +61,13 @@ def _group(specs: LayerSpecs, layout: Layout, rules: Rules) -> list[KVCacheGroup
             f"not for {rules.version}"
         )
     try:
-        return _equal_page_groups(unify_page_sizes(specs, rules), rules)
-    except CannotStart:
+        unified = unify_page_sizes(specs, rules)
+    except PageDoesNotFit:
         fallback = _full_allocation(specs, rules)
         if fallback is None:
             raise
         return [fallback]
+    return _equal_page_groups(unified, rules)
 
 
 def _equal_page_groups(specs: LayerSpecs, rules: Rules) -> list[KVCacheGroup]:

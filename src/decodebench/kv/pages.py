@@ -10,8 +10,17 @@ from decodebench.kv.rules import Rules
 from decodebench.kv.specs import MLA, AttentionSpec, LayerSpec, MambaState
 
 
+class PageDoesNotFit(CannotStart):
+    """A page that this version can neither scale nor pad to the largest one."""
+
+
 def unify_page_sizes(specs: LayerSpecs, rules: Rules) -> dict[str, LayerSpec]:
-    """`specs` with equal page sizes; `CannotStart` where this version can neither scale nor pad a page."""
+    """`specs` with equal page sizes.
+
+    Raises:
+        PageDoesNotFit: a page can neither be scaled nor padded.
+        CannotStart: a scaled page has another size than it should; the engine fails on its own assertion there.
+    """
     largest = max(spec.page_bytes for spec in specs.values())
     return {name: _fit(name, spec, largest, rules) for name, spec in specs.items()}
 
@@ -26,7 +35,7 @@ def _fit(name: str, spec: LayerSpec, page_bytes: int, rules: Rules) -> LayerSpec
     elif rules.pad_attention_pages and isinstance(spec, AttentionSpec) and not isinstance(spec, MLA):
         fitted = spec.with_padded_page(page_bytes)
     else:
-        raise CannotStart(
+        raise PageDoesNotFit(
             f"vLLM {rules.version} cannot start: the page of layer {name} ({spec.kind}, {spec.page_bytes} bytes) "
             f"does not divide the largest page ({page_bytes} bytes), and this version does not pad it"
         )
