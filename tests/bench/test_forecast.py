@@ -12,8 +12,8 @@ from decodebench.engine import recipes
 from decodebench.engine.command import build_command
 from decodebench.engine.preflight import plan_command
 from decodebench.errors import UserError
-from decodebench.kv.groups import KVCacheGroup
-from decodebench.kv.specs import FullAttention, MambaState
+from decodebench.kv.groups import KVCacheGroup, UniformTypeSpecs
+from decodebench.kv.specs import MLA, FullAttention, MambaState
 
 
 @pytest.fixture(scope="module")
@@ -47,17 +47,11 @@ def test_every_point_is_as_a_plan_of_its_own_has_it(command, monkeypatch):
 
 
 def test_windows_hold_whole_compressions_too():
-    recipe = recipes.get("tiny-deepseek-v4")
-    command = build_command(str(recipe.materialise()), (), recipe_args=recipe.vllm_args)
-    groups = plan_command(command).in_force.pool.groups
-    assert {group.block_size for group in groups} == {4, 8, 64, 256}
-    assert periods(groups) == (
-        4,
-        8,
-        64,
-        128,
-        256,
-    )
+    """As an engine tells it (tests/e2e/test_exactness.py holds the two against each other)."""
+    rows = MLA(block_size=256, num_kv_heads=1, head_size=512, dtype="bfloat16", tokens_per_state=4)
+    assert periods([KVCacheGroup(("a",), rows)]) == (4, 256)
+    layers = UniformTypeSpecs.of({"a": rows, "b": replace(rows, tokens_per_state=128)})
+    assert periods([KVCacheGroup(("a", "b"), layers)]) == (4, 256)
 
 
 def test_a_state_has_no_period():
