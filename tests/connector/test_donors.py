@@ -72,6 +72,27 @@ def test_a_bank_over_its_limit_refuses_with_numbers_and_keeps_nothing(engine):
     assert "error" not in e.answer(fits)
 
 
+def test_the_room_is_counted_in_the_workers_pages(engine):
+    """Layers of a group may differ; the engine tells its scheduler of one of them."""
+    page = FULL.page_size_bytes
+    workers = Workers()
+    e = engine(workers=workers, extra={"donor_bank_gib": 20 * page / 2**30})
+    donor(e, "d0", 64)
+    e.run()
+    donors = e.connector._scheduler_half._donors
+    assert donors.used_bytes == 4 * page
+    workers.page_bytes = (3 * page,)
+    e.add(decodebench={"fill": False}, prompt_len=2, max_tokens=1)
+    e.run()
+    assert donors.used_bytes == 12 * page
+    refused = donor(e, "d1", 48)
+    e.run()
+    assert f"needs {9 * page:,} bytes" in e.answer(refused)["error"]
+    e.add(decodebench={"forget": ["d0"], "fill": False}, prompt_len=2, max_tokens=1)
+    e.run()
+    assert donors.used_bytes == 0
+
+
 @pytest.mark.parametrize(
     ("prompt_len", "max_tokens", "error"), [(100, 2, "max_tokens 1"), (100, 1, "exists already")]
 )

@@ -184,7 +184,10 @@ def test_layers_of_one_group_may_store_fewer_rows_for_the_same_tokens(pool):
     writes = (select(group_shape(config.kv_cache_groups[0].kv_cache_spec, 0), [1, 2], 0, 256 + 130),)
     worker.start(DecodeBenchConnectorMetadata(0, {"r": RequestFill(writes, 386)}))
     worker.take_finished()
-    assert worker.report().jobs[0].pages == (2,)
+    report = worker.report()
+    assert report.jobs[0].pages == (2,)
+    assert report.page_bytes == (sum(spec.page_size_bytes for spec in specs.values()),)
+    assert worker.report().page_bytes == ()
     assert [int((pages["layer0"][block] != 0).sum()) // 8 for block in (1, 2)] == [64, 130 // 4]
     assert [int((pages["layer1"][block] != 0).sum()) // 8 for block in (1, 2)] == [2, 1]
 

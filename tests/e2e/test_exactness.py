@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
-from decodebench.bench.client import Client, CohortRequest
+from decodebench.bench.client import Client, CohortRequest, describe_ranks
 from decodebench.bench.forecast import forecast
 from decodebench.bench.grid import grid
 from decodebench.bench.outcome import Outcome
 from decodebench.bench.settings import Settings
 from decodebench.bench.window_plan import WindowPlan
 from decodebench.engine import recipes
+from decodebench.engine.preflight import plan_command
 from tests.e2e.servers import GEMMA3, Running, ServerKind, on
 
 pytest.importorskip("vllm", reason="runs vLLM's own server")
@@ -99,6 +100,14 @@ def test_every_step_of_the_window_decodes_exactly_the_cohort(server):
     effort = effort_on(server)
     on_paper = forecast(server.command, grid((BATCH,), effort.context_lens), effort).points[0]
     assert on_paper.window == plan, "a dry run shows another window than is measured"
+
+
+@pytest.mark.parametrize("server", KINDS, indirect=True)
+def test_the_donors_bank_counts_what_pages_take_in_a_worker(server):
+    """Layers of a group may differ, and the engine's scheduler knows one of them: the workers tell."""
+    (facts,) = describe_ranks(server.target)
+    groups = plan_command(server.command).in_force.pool.groups
+    assert facts["donor_bank"]["page_bytes"] == [group.page_bytes for group in groups]
 
 
 @pytest.mark.matrix

@@ -6,7 +6,7 @@ on its way is asked to come later. Room is decided here and before the copy, bec
 before it: every worker holds as many pages, and `page_bytes` is what they take of a worker's memory.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
@@ -56,7 +56,8 @@ class Donors:
     Args:
         shapes: how each KV cache group maps tokens to blocks.
         groups: ids of the groups that are filled, hence kept.
-        page_bytes: bytes of one block of each group in one worker.
+        page_bytes: bytes of one block of each group in one worker, until a worker tells better: vLLM's scheduler knows
+            one layer's spec of a group, and layers may differ.
         limit_bytes: what the bank of one worker may hold.
         num_workers: workers that each report every copy.
     """
@@ -81,6 +82,16 @@ class Donors:
         self._drops: list[int] = []
         self._made = 0
         self.used_bytes = 0
+
+    def learn_page_bytes(self, page_bytes: Sequence[int]) -> None:
+        """Bytes of one block of each group, as a worker has them."""
+        self._page_bytes = page_bytes
+        kept = {donor.number: donor for donor in (*self._donors.values(), *self._copying.values())}
+        for donor in kept.values():
+            if donor.state in (State.COPYING, State.HELD):
+                num_bytes = self._bytes_of(group.count for group in donor.pages)
+                self.used_bytes += num_bytes - donor.num_bytes
+                donor.num_bytes = num_bytes
 
     def ask(self, donor_id: str, request_id: str, adapter: str | None = None) -> str | None:
         """A request, run with this LoRA adapter, asks to become a donor. Why it cannot, or None."""
@@ -118,7 +129,7 @@ class Donors:
             kept_pages(shape, ids, num_tokens) if group in self._groups else (0, [])
             for group, (shape, ids) in enumerate(zip(self._shapes, block_ids, strict=True))
         ]
-        num_bytes = sum(size * len(ids) for size, (_, ids) in zip(self._page_bytes, kept, strict=True))
+        num_bytes = self._bytes_of(len(ids) for _, ids in kept)
         error = "not kept: it was aborted" if aborted else None
         if not aborted and self.used_bytes + num_bytes > self._limit_bytes:
             error = (
@@ -237,6 +248,10 @@ class Donors:
             ),
             default=1,  # a model of states only
         )
+
+    def _bytes_of(self, pages: Iterable[int]) -> int:
+        """What so many pages of each group take."""
+        return sum(size * count for size, count in zip(self._page_bytes, pages, strict=True))
 
     def _verdict(self, donor: Donor) -> str | None:
         expected = tuple(group.count for group in donor.pages)

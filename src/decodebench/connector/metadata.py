@@ -92,8 +92,10 @@ class WorkerReport(KVConnectorWorkerMetadata):
     step: int
     jobs: tuple[JobReport, ...] = ()
     kept: tuple[KeepReport, ...] = ()
+    page_bytes: tuple[int, ...] = ()  # of one block of each group; in a worker's first report
 
     def aggregate(self, other: KVConnectorWorkerMetadata) -> "WorkerReport":
         assert isinstance(other, WorkerReport), f"cannot aggregate with {type(other).__name__}"
         assert self.step == other.step, f"workers report different steps: {self.step} and {other.step}"
-        return WorkerReport(self.step, self.jobs + other.jobs, self.kept + other.kept)
+        page_bytes = self.page_bytes or other.page_bytes
+        return WorkerReport(self.step, self.jobs + other.jobs, self.kept + other.kept, page_bytes)

@@ -178,6 +178,8 @@ class SchedulerHalf:
     def worker_output(self, report: WorkerReport) -> None:
         """A step's outputs came back."""
         self._log.completed(report.step, monotonic_ns())
+        if report.page_bytes:
+            self._donors.learn_page_bytes(report.page_bytes)
         for job in report.jobs:
             for filled in self._ledger.report(job):
                 self._note_filled(filled)
