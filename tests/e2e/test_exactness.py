@@ -98,7 +98,7 @@ def test_every_step_of_the_window_decodes_exactly_the_cohort(server):
     assert sum(outcome.filled["pages_written"]) > 0
     assert_exact(outcome, plan)
     effort = effort_on(server)
-    on_paper = forecast(server.command, grid((BATCH,), effort.context_lens), effort).points[0]
+    on_paper = forecast(server.command, grid(effort.batch_sizes, effort.context_lens), effort).points[0]
     assert on_paper.window == plan, "a dry run shows another window than is measured"
 
 

@@ -6,7 +6,7 @@ on its way is asked to come later. Room is decided here and before the copy, bec
 before it: every worker holds as many pages, and `page_bytes` is what they take of a worker's memory.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
@@ -37,17 +37,13 @@ class Donor:
     state: State = State.ASKED
     num_tokens: int = 0
     pages: tuple[DonorPages, ...] = ()  # per group
-    num_bytes: int = 0  # of each worker's memory
     reports: list[KeepReport] = field(default_factory=list)
     error: str | None = None
 
-    def describe(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "tokens": self.num_tokens,
-            "pages": [group.count for group in self.pages],
-            "bytes": self.num_bytes,
-        }
+    @property
+    def page_counts(self) -> tuple[int, ...]:
+        """Pages per group."""
+        return tuple(group.count for group in self.pages)
 
 
 class Donors:
@@ -81,17 +77,16 @@ class Donors:
         self._copies: list[DonorCopy] = []
         self._drops: list[int] = []
         self._made = 0
-        self.used_bytes = 0
+
+    @property
+    def used_bytes(self) -> int:
+        """Of each worker's memory, by donors that are held or copied; forgotten ones until their copy has ended."""
+        held = (donor for donor in self._donors.values() if donor.state is State.HELD)
+        return sum(self._bytes_of(donor.page_counts) for donor in (*self._copying.values(), *held))
 
     def learn_page_bytes(self, page_bytes: Sequence[int]) -> None:
         """Bytes of one block of each group, as a worker has them."""
         self._page_bytes = page_bytes
-        kept = {donor.number: donor for donor in (*self._donors.values(), *self._copying.values())}
-        for donor in kept.values():
-            if donor.state in (State.COPYING, State.HELD):
-                num_bytes = self._bytes_of(group.count for group in donor.pages)
-                self.used_bytes += num_bytes - donor.num_bytes
-                donor.num_bytes = num_bytes
 
     def ask(self, donor_id: str, request_id: str, adapter: str | None = None) -> str | None:
         """A request, run with this LoRA adapter, asks to become a donor. Why it cannot, or None."""
@@ -112,7 +107,7 @@ class Donors:
                 continue
             self._of_request.pop(donor.request_id, None)
             if donor.state is State.HELD:
-                self._free(donor)
+                self._drops.append(donor.number)
         return f"forget: no donor {', '.join(map(repr, unknown[:8]))} is held here" if unknown else None
 
     def finish(
@@ -129,20 +124,21 @@ class Donors:
             kept_pages(shape, ids, num_tokens) if group in self._groups else (0, [])
             for group, (shape, ids) in enumerate(zip(self._shapes, block_ids, strict=True))
         ]
-        num_bytes = self._bytes_of(len(ids) for _, ids in kept)
-        error = "not kept: it was aborted" if aborted else None
-        if not aborted and self.used_bytes + num_bytes > self._limit_bytes:
+        num_bytes, free = self._bytes_of([len(ids) for _, ids in kept]), self._limit_bytes - self.used_bytes
+        error = None
+        if aborted:
+            error = "not kept: it was aborted"
+        elif num_bytes > free:
             error = (
                 f"not kept: donor {donor.id!r} needs {num_bytes:,} bytes of each worker, and its bank has "
-                f"{self._limit_bytes - self.used_bytes:,} of {self._limit_bytes:,} free; forget other donors, send a "
+                f"{free:,} of {self._limit_bytes:,} free; forget other donors, send a "
                 "shorter one, or raise donor_bank_gib in kv_connector_extra_config"
             )
         if error is not None:
             del self._donors[donor.id]
             return None, error
-        donor.state, donor.num_tokens, donor.num_bytes = State.COPYING, num_tokens, num_bytes
+        donor.state, donor.num_tokens = State.COPYING, num_tokens
         donor.pages = tuple(DonorPages(donor.number, num_tokens, first, len(ids)) for first, ids in kept)
-        self.used_bytes += num_bytes
         self._copying[donor.number] = donor
         self._copies.append(DonorCopy(donor.number, request_id, tuple(ids for _, ids in kept)))
         return donor, None
@@ -163,7 +159,7 @@ class Donors:
         donor.error = self._verdict(donor)
         donor.state = State.HELD if donor.error is None else State.FAILED
         if donor.error is not None or self._donors.get(donor.id) is not donor:
-            self._free(donor)
+            self._drops.append(donor.number)
         return donor.error
 
     def missing(self, ids: Sequence[str]) -> str | None:
@@ -226,6 +222,15 @@ class Donors:
                 ) from None
         return tuple(each for each, _ in planned), tuple(sources for _, sources in planned)
 
+    def answer(self, donor: Donor) -> dict[str, Any]:
+        """What the response of a request says that was accepted as this donor."""
+        return {
+            "id": donor.id,
+            "tokens": donor.num_tokens,
+            "pages": list(donor.page_counts),
+            "bytes": self._bytes_of(donor.page_counts),
+        }
+
     def describe(self) -> dict[str, Any]:
         """The bank, in the description of the engine."""
         held = [donor for donor in self._donors.values() if donor.state is State.HELD]
@@ -249,12 +254,12 @@ class Donors:
             default=1,  # a model of states only
         )
 
-    def _bytes_of(self, pages: Iterable[int]) -> int:
+    def _bytes_of(self, pages: Sequence[int]) -> int:
         """What so many pages of each group take."""
         return sum(size * count for size, count in zip(self._page_bytes, pages, strict=True))
 
     def _verdict(self, donor: Donor) -> str | None:
-        expected = tuple(group.count for group in donor.pages)
+        expected = donor.page_counts
         for report in donor.reports:
             if report.error is not None:
                 return f"donor {donor.id!r} could not be copied on worker {report.rank}: {report.error}"
@@ -264,10 +269,6 @@ class Donors:
                     f"the plan says {list(expected)}"
                 )
         return None
-
-    def _free(self, donor: Donor) -> None:
-        self.used_bytes -= donor.num_bytes
-        self._drops.append(donor.number)
 
 
 def _named(adapter: str | None) -> str:

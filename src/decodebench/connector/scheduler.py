@@ -200,7 +200,7 @@ class SchedulerHalf:
             donor, refusal = self._donors.finish(request_id, block_ids, request.num_prompt_tokens, aborted)
             copying = donor is not None
             if donor is not None:
-                answer["donor"] = donor.describe()
+                answer["donor"] = self._donors.answer(donor)
             elif refusal is not None:
                 self._errors.setdefault(request_id, refusal)
         if (copied := self._copied.pop(request_id, None)) is not None:

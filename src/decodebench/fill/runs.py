@@ -35,10 +35,15 @@ class BlockSet:
         longest = max(runs, key=_length, default=(0, 0))
         if len(runs) > 1 and _length(longest) == 1:
             longest = (0, 0)
-        in_place = tuple(run for run in runs if run == longest or _length(run) >= least)
-        rest = [run for run in runs if run != longest and _length(run) < least]
-        scattered = index_tensor([block for run in rest for block in range(*run)])
-        return cls(in_place, _to_device(scattered, device), len(scattered))
+        in_place: list[tuple[int, int]] = []
+        rest: list[int] = []
+        for run in runs:
+            if run == longest or _length(run) >= least:
+                in_place.append(run)
+            else:
+                rest += range(*run)
+        scattered = index_tensor(rest)
+        return cls(tuple(in_place), _to_device(scattered, device), len(scattered))
 
     def every(self) -> torch.Tensor:
         """All ids in the order in which they are written; on the host."""
