@@ -56,6 +56,17 @@ def test_the_proof_is_kept_with_the_repeat_and_a_sound_one_does_not_spoil_it():
     assert detail.audit == AuditProof(pages=(30, 5), unowned_pages=200, duration_ns=250_000_000)
 
 
+@pytest.mark.parametrize("prefill", [False, True])
+def test_tokens_of_the_prefix_cache_spoil_a_fill_and_not_a_real_prefill(prefill: bool):
+    """Really prefilled requests may find the KV of their own earlier prefill; filled ones must be filled."""
+    cohort = CohortRequest("c", 1, 1, PLAN, 0, prefill=prefill)
+    cached = answer(None)
+    cached.said["cohort"]["local_tokens"] = 64
+    cached.said["cohort"]["pages"] = [] if prefill else cached.said["cohort"]["pages"]
+    fault = Outcome.of(0, cohort, [cached], LIMITS, (True, True)).fault
+    assert fault is None if prefill else "prefix cache" in str(fault)
+
+
 @pytest.mark.parametrize(
     ("audit", "reason"),
     [

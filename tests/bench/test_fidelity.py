@@ -28,10 +28,16 @@ PLAN = WindowPlan.of(1000, max_model_len=8192, window_steps=16)
 LIMITS = SimpleNamespace(max_num_batched_tokens=2048, batches_in_flight=1)
 
 
-def rounds(real, filled) -> list[Round]:
+def figures(step_ns, distinct=4.0, *, drifting=None) -> Figures:
+    """Of one rank. `step_ns`: of all its steps, or of each."""
+    steps = np.array(step_ns if isinstance(step_ns, list) else [step_ns] * 4)
+    return Figures((steps,), 1000.0, distinct, drifting=drifting)
+
+
+def rounds(real, filled, passes=1) -> list[Round]:
     return [
-        Round({REAL: Figures(r, 1000.0, 4.0), "donor": Figures(f, 1000.0, 3.0)})
-        for r, f in zip(real, filled, strict=True)
+        Round(number // passes, {REAL: figures(r), "donor": figures(f, 3.0)})
+        for number, (r, f) in enumerate(zip(real, filled, strict=True))
     ]
 
 
@@ -63,19 +69,48 @@ def test_the_interval_holds_the_true_error_about_as_often_as_it_says():
 
 def test_a_round_counts_only_if_both_sides_are_valid():
     spoiled = [
-        Round({REAL: Spoiled("preempted"), "donor": Figures(90, 1000, 3)}),
-        Round({REAL: Figures(100, 1000, 4), "donor": Spoiled("drifting")}),
+        Round(2, {REAL: Spoiled("preempted"), "donor": figures(90)}),
+        Round(3, {REAL: figures(100), "donor": Spoiled("refused")}),
     ]
     found = compare("donor", 0, [*rounds([100, 100], [90, 90]), *spoiled])
-    assert (found.rounds, found.spoiled, found.reason) == (2, 2, "drifting")
+    assert (found.rounds, found.spoiled, found.reason) == (2, 2, "refused")
     nothing = compare("donor", 0, spoiled)
-    assert (nothing.error, nothing.low, nothing.rounds) == (None, None, 0)
+    assert (nothing.error, nothing.low, nothing.rounds, nothing.at_equal_speed) == (None, None, 0, None)
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_too_few_rounds_have_an_error_and_no_interval(count):
     found = compare("donor", 0, rounds([100, 110, 120, 130][:count], [90, 99, 108, 117][:count]))
     assert (found.error, found.low, found.high) == (pytest.approx(-0.1), None, None)
+
+
+def test_passes_of_a_draw_are_one_figure():
+    """Four times the same prompts tell nothing about other prompts."""
+    found = compare("donor", 0, rounds([100] * 16, [90] * 16, passes=4))
+    assert (found.rounds, found.error) == (16, pytest.approx(-0.1))
+    assert (found.low, found.quoted.low) == (None, None)
+    assert (found.at_equal_speed.draws, found.at_equal_speed.rounds) == (4, 16)
+
+
+def test_a_change_of_speed_is_in_the_error_of_the_means_and_not_in_that_at_equal_speed():
+    real = [100, 140, 140, 140] * 6
+    filled = [126, 90, 126, 126] * 6
+    found = compare("donor", 0, rounds(real, filled, passes=4))
+    assert found.quoted is found.at_equal_speed
+    assert found.quoted.error == pytest.approx(-0.1, abs=0.001)
+    unequal = compare("donor", 0, rounds(real, [126] * 24, passes=4))
+    assert unequal.error == pytest.approx(126 / 130 - 1)
+    assert unequal.quoted.error == pytest.approx(-0.1, abs=0.001)
+
+
+def test_a_drifting_window_counts_at_equal_speed_only():
+    drifting = Round(0, {REAL: figures([100, 150], drifting="drifting"), "donor": figures(90)})
+    steady = Round(0, {REAL: figures(100), "donor": figures(90)})
+    found = compare("donor", 0, [drifting, steady])
+    assert (found.rounds, found.spoiled, found.reason) == (1, 1, "drifting")
+    assert found.at_equal_speed.rounds == 2
+    alone = compare("donor", 0, [drifting])
+    assert (alone.error, alone.real, alone.quoted.error) == (None, None, pytest.approx(90 / 125 - 1))
 
 
 @given(batch=st.integers(1, 64), context=st.integers(300, 8000))

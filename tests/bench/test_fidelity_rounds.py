@@ -3,6 +3,7 @@
 from collections import Counter
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from decodebench.bench import fidelity_rounds
@@ -36,7 +37,8 @@ class Scripted(Rounds):
     """Rounds whose cohorts are not sent: each takes a second and comes to the figure of its arm."""
 
     def __init__(self, effort: Effort, clock: Clock) -> None:
-        facts, running = SimpleNamespace(ranks=(None,)), Running(SimpleNamespace(), lambda: None)
+        facts = SimpleNamespace(ranks=(None,))
+        running = Running(SimpleNamespace(), lambda: None)
         prompts, progress = (
             PromptSource.of(0, 64, []),
             SimpleNamespace(show=lambda moment: self.left.append((self._clock.now, moment.left_s))),
@@ -45,18 +47,21 @@ class Scripted(Rounds):
             running, facts, prompts, [Mode("donor")], effort, progress, name="n", launch=0, seed=0
         )
         self.sent: list[str] = []
+        self.asked: list[tuple[str, int, str]] = []  # arm, first prompt, salt
         self.left: list[tuple[float, float]] = []  # when it was told, and what
         self._clock = clock
 
     def _cohort(self, mode: Mode, point: Compared) -> Figures:
         self.sent.append(mode.name)
+        self.asked.append((mode.name, point.first_prompt, self._salt(mode)))
+        self._cohorts += 1
         self._clock.now += 1
-        step_ns = {REAL: 100.0, "donor": 98.0}[mode.name]
-        return Figures(step_ns * (1 + len(self.sent) % 3 / 1000), 500.0, 4.0)
+        step_ns = {REAL: 100_000, "donor": 98_000}[mode.name] * (1 + len(self.sent) % 3 / 1000)
+        return Figures((np.array([int(step_ns)]),), 500.0, 4.0)
 
 
-def run(clock: Clock, precision: float, max_rounds: int, seconds: float):
-    rounds = Scripted(Effort(precision, max_rounds, clock.now + seconds), clock)
+def run(clock: Clock, precision: float, max_draws: int, seconds: float, *, passes: int = 1):
+    rounds = Scripted(Effort(precision, max_draws, passes, clock.now + seconds), clock)
     point, seen = Compared(GridPoint(0, 4, 500), PLAN), []
     rounds.run([point], lambda each: seen.append(len(each.rounds)))
     return rounds, point, seen
@@ -89,9 +94,21 @@ def test_without_time_there_is_no_round(clock):
     assert rounds.comparisons(point)[0].error is None
 
 
-def test_both_sides_have_salts_of_their_own(clock):
-    rounds = Scripted(Effort(0.015, 40, 0), clock)
-    assert {client._salt for client in rounds._clients.values()} == {"n-real", "n-filled"}
+def test_a_filled_cohort_never_finds_blocks_and_prefilled_ones_find_those_of_their_draw(clock):
+    """A filled cohort with the salt of another would take its blocks from the prefix cache, unfilled."""
+    rounds, point, _ = run(clock, 1e-9, 5, 600, passes=3)
+    assert len(point.rounds) == 15
+    filled = [(first, salt) for name, first, salt in rounds.asked if name == "donor"]
+    assert len({salt for _, salt in filled}) == len(filled)
+    real = [(first, salt) for name, first, salt in rounds.asked if name == REAL]
+    assert len({salt for _, salt in real}) == 1
+    assert not {salt for _, salt in real} & {salt for _, salt in filled}
+    assert {first for first, _ in real} == {first for first, _ in filled} == {0, 4, 8, 12, 16}
+
+
+def test_it_is_precise_only_after_whole_draws(clock):
+    _, point, _ = run(clock, 0.015, 40, 600, passes=3)
+    assert len(point.rounds) == 3 * 5
 
 
 @pytest.mark.parametrize(
@@ -107,6 +124,6 @@ def test_the_time_left_is_never_told_too_short(clock, precision, max_rounds, sec
 
 
 def test_the_time_of_servers_to_come_is_left_too(clock):
-    rounds = Scripted(Effort(1e-9, 5, clock.now + 20, later_s=600), clock)
+    rounds = Scripted(Effort(1e-9, 5, 1, clock.now + 20, later_s=600), clock)
     rounds.run([Compared(GridPoint(0, 4, 500), PLAN)], lambda point: None)
     assert all(left_s >= 600 for _, left_s in rounds.left)

@@ -1,9 +1,12 @@
 """Data-parallel ranks must decode together while they are measured."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from decodebench.bench.judged import JudgedRepeat, RankLog
+from decodebench.bench.validity import Judgement, Verdict
 from decodebench.bench.window_plan import WindowPlan
 from decodebench.results.steps import STEP_COLUMNS
 
@@ -45,6 +48,23 @@ def test_a_rank_that_begins_late_or_ends_early_spoils_the_repeat():
     assert (late.rule, late.valid) == ("ranks", False)
     assert "rank 1 began to decode" in late.reason
     assert "rank 1 ended" in verdict(40, 0).reason
+
+
+def test_drifting_is_said_only_where_nothing_else_is_wrong():
+    """A drifting window still counts where steps are compared run by run; one that is wrong otherwise never does."""
+
+    def rule(*ranks):
+        judged = JudgedRepeat.of(0, [RankLog(log(offset), 0) for offset, _ in ranks], PLAN, batch=2)
+        said = [
+            Judgement(Verdict(rule), each.window)
+            for (_, rule), each in zip(ranks, judged.judgements, strict=True)
+        ]
+        return replace(judged, judgements=tuple(said)).verdict.rule
+
+    assert rule((0, "drifting")) == "drifting"
+    assert rule((0, None), (0, "drifting")) == "drifting"
+    assert rule((0, "drifting"), (0, "batch")) == "batch"
+    assert rule((0, "drifting"), (60, None)) == "ranks"
 
 
 def test_clocks_of_different_hosts_are_not_compared():

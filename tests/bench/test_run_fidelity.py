@@ -73,5 +73,6 @@ def test_the_grid_ends_so_much_earlier():
 
 
 def test_a_comparison_of_too_few_rounds_is_made_again():
-    few, enough = (PointFidelity(fill="donor", launch=0, rounds=rounds) for rounds in (4, 5))
+    few = PointFidelity(fill="donor", launch=0, rounds=4, error=0.01)
+    enough = few.model_copy(update={"rounds": 5, "low": -0.01, "high": 0.03})
     assert [is_compared(found) for found in (None, few, enough)] == [False, False, True]

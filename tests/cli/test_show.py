@@ -4,10 +4,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from decodebench.bench.fidelity import REAL, compare
+from decodebench.bench.fidelity_verify import round_of
 from decodebench.cli.main import main
-from decodebench.results.fidelity import FidelityDocument
+from decodebench.results.fidelity import FidelityDocument, FidelityPoint
+from decodebench.results.rounds import MeasuredCohort, MeasuredRound, append
 from decodebench.results.schema import RunDocument, RunStatus, parse
 from decodebench.results.store import Store
 from tests.results.documents import document, finished_run, valid_point
@@ -169,10 +173,86 @@ def test_the_result_of_a_fidelity_is_shown_again(compared: Path, capsys: Capture
     assert FidelityDocument.model_validate_json(capsys.readouterr().out) == fidelity_document()
 
 
+def with_rounds(directory: Path) -> FidelityDocument:
+    """The rounds of a fidelity, and the document that tells of them; a killed run may have kept one round more."""
+    rng = np.random.default_rng(0)
+    rounds = [
+        MeasuredRound(
+            batch_size=4,
+            context_len=1000,
+            launch=0,
+            draw=number // 2,
+            cohorts={
+                REAL: cohort(100_000 * rng.lognormal(0, 0.02, 30)),
+                "donor": cohort(
+                    99_000 * rng.lognormal(0, 0.02, 30), drifting="drifting" if number == 4 else None
+                ),
+            },
+            spoiled={} if number < 11 else {"constant": "step 7 preempted 1 request(s)"},
+        )
+        for number in range(12)
+    ]
+    for each in rounds:
+        append(directory, each)
+    found = compare("donor", 0, [round_of(each) for each in rounds[:11]])
+    point = FidelityPoint(batch_size=4, context_len=1000, comparisons=(found,))
+    document = fidelity_document().model_copy(update={"points": (point,), "passes": 2})
+    (directory / "fidelity.json").write_text(document.to_json())
+    return document
+
+
+def cohort(durations: "np.ndarray", drifting: str | None = None) -> MeasuredCohort:
+    steps = tuple(map(int, durations))
+    return MeasuredCohort(
+        durations_ns=(steps,), measured_context=1000.0, distinct_tokens=3.9, drifting=drifting
+    )
+
+
+def test_verify_recomputes_a_fidelity_from_its_rounds(compared: Path, capsys: Captured) -> None:
+    document = with_rounds(compared)
+    assert main(["show", str(compared), "--verify", "--json"]) == 0
+    shown = capsys.readouterr()
+    assert "verify: 1 points, 11 rounds recomputed from their steps, 0 mismatches" in shown.err
+    assert FidelityDocument.model_validate_json(shown.out) == document
+
+
+@pytest.mark.parametrize(
+    "field", ["error", "at_equal_speed.high", "at_equal_speed.draws", "real.step_time_ns", "rounds"]
+)
+def test_verify_of_an_edited_fidelity_names_the_field(compared: Path, capsys: Captured, field: str) -> None:
+    with_rounds(compared)
+    path = compared / "fidelity.json"
+    raw = json.loads(path.read_text())
+    *outer, name = field.split(".")
+    place = raw["points"][0]["comparisons"][0]
+    for each in outer:
+        place = place[each]
+    place[name] += 1
+    path.write_text(json.dumps(raw))
+    assert main(["show", str(compared), "--verify"]) == 6
+    assert field.replace("rounds", "round") in capsys.readouterr().out
+
+
+def test_verify_of_a_fidelity_misses_a_round(compared: Path, capsys: Captured) -> None:
+    with_rounds(compared)
+    path = compared / "rounds.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:9]) + '{"batch_size": 4, "cont')
+    assert main(["show", str(compared), "--verify"]) == 6
+    assert "the number of rounds is 11, recomputed 9" in capsys.readouterr().out
+
+
+def test_a_damaged_line_of_rounds_is_one_message(compared: Path, capsys: Captured) -> None:
+    with_rounds(compared)
+    path = compared / "rounds.jsonl"
+    path.write_text(path.read_text().replace('"launch":0', '"launch":"0"', 1))
+    assert main(["show", str(compared), "--verify"]) == 2
+    assert "rounds.jsonl, line 1: launch" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("damage", "options", "message"),
     [
-        (str, ["--verify"], "cannot be verified"),
+        (str, ["--verify"], "rounds.jsonl: missing"),
         (lambda text: text[:-40], [], "not JSON"),
         (lambda text: text.replace("fidelity/1", "fidelity/2"), [], "install a newer decodebench"),
         (lambda text: text.replace("fidelity/1", "run/1"), [], "not a result of decodebench fidelity"),

@@ -133,10 +133,11 @@ def test_fidelity_compares_fills_with_real_prefill_on_one_server(tmp_path: Path)
         "fidelity",
         "tiny-gptoss",
         *("--batch-size", "4,65", "--context-len", "500", "--fills", "constant,donor", "--donors", "1,all"),
-        *("--window-steps", "8", "--max-rounds", "5", "--max-time", "3m", "--donor-len", "512", "--json"),
+        *("--window-steps", "24", "--max-draws", "5", "--passes", "2", "--max-time", "3m"),
+        *("--donor-len", "512", "--json"),
     )
     try:
-        code = command.wait()
+        assert command.wait() == 0, command.stderr
         document = command.document
     finally:
         command.clean_up()
@@ -147,11 +148,16 @@ def test_fidelity_compares_fills_with_real_prefill_on_one_server(tmp_path: Path)
     assert "does not fit" in too_large["reason"]
     assert [each["fill"] for each in measured["comparisons"]] == ["constant", "donor:1", "donor"]
     for each in measured["comparisons"]:
-        assert each["rounds"] + each["spoiled"] >= 5
+        assert each["rounds"] + each["spoiled"] == 10
+        found = each["at_equal_speed"]
+        assert (found["draws"], found["rounds"]) == (5, 10)
+        assert -0.5 < found["low"] < found["error"] < found["high"] < 1
         if each["rounds"]:
             assert -1 < each["error"] < 10
             assert abs(each["real"]["measured_context"] - each["filled"]["measured_context"]) < 20
             assert 1 <= each["real"]["distinct_tokens"] <= 4
         else:  # on a noisy machine windows drift
             assert "drifting" in each["reason"]
-    assert code == (0 if any(each["rounds"] for each in measured["comparisons"]) else 4), command.stderr
+    verify = Command(tmp_path, "show", str(Path(command.directory) / document["out"]), "--verify")
+    assert verify.wait() == 0, verify.stderr
+    assert "10 rounds recomputed from their steps, 0 mismatches" in verify.stdout

@@ -5,14 +5,14 @@ from io import StringIO
 
 from decodebench.report.fidelity import print_fidelity
 from decodebench.report.terminal import console_for
-from decodebench.results.fidelity import Arm, Comparison, FidelityDocument, FidelityPoint
+from decodebench.results.fidelity import Arm, AtEqualSpeed, Comparison, FidelityDocument, FidelityPoint
 from decodebench.results.provenance import Host
 
 REAL = Arm(step_time_ns=50_000_000, measured_context=1000, distinct_tokens=15.6)
 FILLED = Arm(step_time_ns=42_000_000, measured_context=1001, distinct_tokens=9.5)
 
 
-def printed(*points: FidelityPoint) -> list[str]:
+def printed(*points: FidelityPoint, passes: int = 1) -> list[str]:
     document = FidelityDocument(
         schema="decodebench.fidelity/1",
         out="out",
@@ -21,6 +21,7 @@ def printed(*points: FidelityPoint) -> list[str]:
         seed=0,
         window_steps=64,
         precision_asked=0.015,
+        passes=passes,
         host=Host(),
         points=points,
     )
@@ -35,8 +36,29 @@ def test_an_error_stands_with_its_interval_and_both_step_times():
     )
     lines = printed(FidelityPoint(batch_size=16, context_len=1000, comparisons=(found,)))
     (row,) = [line for line in lines if "donor:1" in line]
-    assert " ".join(row.split()) == "16 1k donor:1 -16.0% -19.0% to -13.0% 9.5 15.6 8 50.00 42.00"
+    assert " ".join(row.split()) == "16 1k donor:1 -16.0% -19.0% to -13.0% - 9.5 15.6 - 8 50.00 42.00"
     assert any(line.startswith("1 of 1 intervals are wider than +-1.5 %") for line in lines)
+
+
+def test_the_error_at_equal_speed_is_quoted_and_that_of_the_means_stands_beside_it():
+    found = Comparison(
+        fill="donor:1",
+        launch=0,
+        rounds=20,
+        spoiled=12,
+        error=-0.1,
+        low=-0.3,
+        high=0.1,
+        at_equal_speed=AtEqualSpeed(error=-0.16, low=-0.17, high=-0.15, draws=8, rounds=30),
+        real=REAL,
+        filled=FILLED,
+    )
+    lines = printed(FidelityPoint(batch_size=16, context_len=1000, comparisons=(found,)), passes=4)
+    (row,) = [line for line in lines if "donor:1" in line]
+    figures = "-16.0% -17.0% to -15.0% -10.0% (-30.0% to +10.0%) 9.5 15.6 8 30 50.00 42.00"
+    assert " ".join(row.split()) == f"16 1k donor:1 {figures}"
+    assert any("at equal speed" in line for line in lines)
+    assert not any("wider than" in line for line in lines), "that of the means is, and is not quoted"
 
 
 def test_what_was_not_measured_says_so_and_why():

@@ -1,27 +1,37 @@
 """How far is a filled step from a really prefilled one? The arithmetic of paired rounds.
 
 A round measures every arm once, in random order: one cohort that is really prefilled, one for each fill. A slow minute
-of the machine falls on both sides of a pair. With f_i and r_i the mean step times of round i,
+of the machine falls on both sides of a pair. The same prompts are measured in a few rounds, the passes of their draw;
+a draw has one figure for either side, so that passes, which are alike, do not count as many. With f_i and r_i the step
+times of draw i,
 
     error = mean(f) / mean(r) - 1
 
 and its interval is that of the mean of x_i = R + (f_i - R r_i) / mean(r), R = mean(f) / mean(r): the ratio's
-linearisation, whose mean is R. What moves both sides of a round alike drops out of f_i - R r_i.
+linearisation, whose mean is R. What moves both sides of a draw alike drops out of f_i - R r_i.
+
+This is the error of the means, drifting windows left out. Beside it stands that at equal speed of the machine
+(equal_speed.py), for which a window may drift.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
+from math import expm1
 from statistics import fmean
+
+import numpy as np
 
 from decodebench.bench.client import Answer, CohortRequest
 from decodebench.bench.donor_set import DonorSet
+from decodebench.bench.equal_speed import Draw, Pass, log_ratio
 from decodebench.bench.interval import interval
 from decodebench.bench.outcome import Outcome
 from decodebench.bench.routed_experts import distinct_experts
 from decodebench.bench.window_plan import WindowPlan
 from decodebench.connector.limits import Limits
 from decodebench.kv.arithmetic import ceil_div
-from decodebench.results.fidelity import Arm, Comparison
+from decodebench.results.fidelity import Arm, AtEqualSpeed, Comparison
 from decodebench.results.metrics import FEWEST_FOR_INTERVAL
 
 REAL = "real prefill"
@@ -41,12 +51,18 @@ class Mode:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One valid cohort of an arm."""
+    """One valid cohort of an arm, or one that only drifted."""
 
-    step_ns: float
+    steps: Pass
     context: float
     distinct: float
     experts: float | None = None
+    drifting: str | None = None  # how
+
+    @property
+    def step_ns(self) -> float:
+        """Mean over the window."""
+        return float(np.mean(np.concatenate(self.steps)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +74,27 @@ class Spoiled:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round of a point: a cohort of every arm."""
+    """One round of a point: a cohort of every arm, all with the prompts of draw number `draw`."""
 
+    draw: int
     arms: dict[str, Figures | Spoiled]
+
+    @property
+    def spoiled(self) -> bool:
+        return any(isinstance(arm, Spoiled) for arm in self.arms.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Both sides of a round."""
+
+    draw: int
+    real: Figures
+    filled: Figures
+
+    @property
+    def drifting(self) -> bool:
+        return self.real.drifting is not None or self.filled.drifting is not None
 
 
 def real_plan(plan: WindowPlan, batch: int, limits: Limits) -> WindowPlan:
@@ -78,15 +112,16 @@ def real_plan(plan: WindowPlan, batch: int, limits: Limits) -> WindowPlan:
 
 def figures_of(cohort: CohortRequest, answers: Sequence[Answer], outcome: Outcome) -> Figures | Spoiled:
     """A cohort's figures, or why it does not count."""
-    if outcome.fault is not None or not outcome.judged.verdict.valid:
-        return Spoiled(outcome.fault or str(outcome.judged.verdict.reason))
+    verdict = outcome.judged.verdict
+    if outcome.fault is not None or verdict.rule not in (None, "drifting"):
+        return Spoiled(outcome.fault or str(verdict.reason))
     windows = outcome.judged.windows
-    steps = sum(window.num_steps for window in windows)
     return Figures(
-        step_ns=sum(window.total_ns for window in windows) / steps,
+        steps=tuple(window.durations for window in windows),
         context=fmean(window.context for window in windows),
         distinct=distinct_tokens(answers, cohort.plan),
         experts=distinct_experts(answers, cohort.plan),
+        drifting=verdict.reason,
     )
 
 
@@ -109,27 +144,58 @@ def compare(mode: str, launch: int, rounds: Sequence[Round]) -> Comparison:
     reason = None
     for each in rounds:
         real, filled = each.arms[REAL], each.arms[mode]
+        reason = _fault(real) or _fault(filled) or reason
         if isinstance(real, Figures) and isinstance(filled, Figures):
-            pairs.append((real, filled))
-        else:
-            reason = real.reason if isinstance(real, Spoiled) else getattr(filled, "reason", None)
-    spoiled = len(rounds) - len(pairs)
-    if not pairs:
-        return Comparison(fill=mode, launch=launch, spoiled=spoiled, reason=reason or "no round was measured")
-    bounds = error_interval([filled.step_ns for _, filled in pairs], [real.step_ns for real, _ in pairs])
-    error = fmean(filled.step_ns for _, filled in pairs) / fmean(real.step_ns for real, _ in pairs) - 1
-    return Comparison(
+            pairs.append(Pair(each.draw, real, filled))
+    steady = [pair for pair in pairs if not pair.drifting]
+    whole = Comparison(
         fill=mode,
         launch=launch,
-        rounds=len(pairs),
-        spoiled=spoiled,
-        error=error,
-        low=None if bounds is None else bounds[0],
-        high=None if bounds is None else bounds[1],
-        real=_arm([real for real, _ in pairs]),
-        filled=_arm([filled for _, filled in pairs]),
-        reason=reason,
+        rounds=len(steady),
+        spoiled=len(rounds) - len(steady),
+        at_equal_speed=_at_equal_speed(pairs) if pairs else None,
+        reason=reason if rounds else "no round was measured",
     )
+    if not steady:
+        return whole
+    draws = _by_draw(steady)
+    filled_ns = [fmean(pair.filled.step_ns for pair in draw) for draw in draws]
+    real_ns = [fmean(pair.real.step_ns for pair in draw) for draw in draws]
+    low, high = error_interval(filled_ns, real_ns) or (None, None)
+    return whole.model_copy(
+        update={
+            "error": fmean(filled_ns) / fmean(real_ns) - 1,
+            "low": low,
+            "high": high,
+            "real": _arm([pair.real for pair in steady]),
+            "filled": _arm([pair.filled for pair in steady]),
+        }
+    )
+
+
+def _at_equal_speed(pairs: Sequence[Pair]) -> AtEqualSpeed:
+    draws = [
+        Draw([pair.real.steps for pair in draw], [pair.filled.steps for pair in draw])
+        for draw in _by_draw(pairs)
+    ]
+    error, bounds = log_ratio(draws)
+    low, high = bounds or (None, None)
+    return AtEqualSpeed(
+        error=expm1(error),
+        low=None if low is None else expm1(low),
+        high=None if high is None else expm1(high),
+        draws=len(draws),
+        rounds=len(pairs),
+    )
+
+
+def _by_draw(pairs: Sequence[Pair]) -> list[list[Pair]]:
+    """In the order of rounds, which ends a draw before the next begins."""
+    return [list(draw) for _, draw in groupby(pairs, key=lambda pair: pair.draw)]
+
+
+def _fault(arm: Figures | Spoiled) -> str | None:
+    return arm.reason if isinstance(arm, Spoiled) else arm.drifting
 
 
 def error_interval(filled: Sequence[float], real: Sequence[float]) -> tuple[float, float] | None:

@@ -1,5 +1,9 @@
 """Rounds on one server: cohorts that are really prefilled take turns with cohorts of each fill, until it is enough.
 
+A draw of prompts is measured in a few rounds, its passes. Filled requests never find a cached block, so that every page
+is filled each time. Really prefilled ones find their prompts' blocks of the draw's first prefill, where prefixes are
+cached and were not evicted: the KV is the same, and most of a round's time is saved.
+
 Both `decodebench fidelity` and `run --fidelity` measure here, and only here.
 """
 
@@ -26,7 +30,11 @@ from decodebench.report.progress import Moment, Progress
 from decodebench.results.fidelity import Comparison
 
 MOST_SPOILED = 2
-"""A point is given up when it has more than this many spoiled rounds for every one that counts, and ten in all."""
+"""A point is given up when it has more than this many spoiled rounds for every other one, and ten in all."""
+PASSES = 3
+"""Rounds with the same prompts: a prefill costs many steps, and prompts that the prefix cache holds are not prefilled
+again."""
+MAX_DRAWS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +42,19 @@ class Effort:
     """When the rounds of a point are enough."""
 
     precision: float  # half-width of an error's interval, a share of the step time
-    max_rounds: int
+    max_draws: int  # of prompts
+    passes: int  # rounds with the prompts of one draw
     deadline: float  # on the monotonic clock, seconds
     later_s: float = 0.0  # what comes behind these rounds may take
 
     @property
+    def max_rounds(self) -> int:
+        return self.max_draws * self.passes
+
+    @property
     def looks(self) -> tuple[int, ...]:
-        """Rounds after which an error may be found precise enough."""
-        return tuple(Stopping(self.precision, self.max_rounds).looks())
+        """Draws after which an error may be found precise enough."""
+        return tuple(Stopping(self.precision, self.max_draws).looks())
 
 
 @dataclass(slots=True, eq=False)
@@ -52,10 +65,11 @@ class Compared:
     window: WindowPlan
     rounds: list[Round] = field(default_factory=list)
     longest_s: float = 0.0  # of its rounds
+    first_prompt: int = 0  # of the draw that is measured
 
     @property
     def spoiled(self) -> int:
-        return sum(any(isinstance(arm, Spoiled) for arm in each.arms.values()) for each in self.rounds)
+        return sum(each.spoiled for each in self.rounds)
 
 
 def real_misfit(plan: PointPlan, batch: int, limits: Limits) -> str | None:
@@ -102,24 +116,19 @@ class Rounds:
         self._progress = progress
         self._launch = launch
         self._seed = seed
+        self._name = name
+        self._running = running
+        self._source = prompts
         self._prompts = 0
+        self._cohorts = 0
         self._points: tuple[Compared, ...] = ()
-        self._clients = {
-            is_real: Client(
-                running.target,
-                prompts,
-                salt=f"{name}-{'real' if is_real else 'filled'}",
-                check=running.check,
-                on_activity=lambda _: None,
-            )
-            for is_real in (True, False)
-        }
 
     def run(self, points: Sequence[Compared], on_round: Callable[[Compared], None]) -> None:
         """Measure until every error is precise enough, or time, rounds or patience are over."""
         self._points = tuple(points)
         for point in points:  # the first cohort of a batch size warms the engine up
             self._show("warming up for the comparison", point, None)
+            self._draw(point)
             for mode in self._modes:
                 self._cohort(mode, point)
         turn = 0
@@ -139,41 +148,59 @@ class Rounds:
     def _round(self, point: Compared, turn: int) -> None:
         self._show("comparing with real prefill", point, turn)
         begun = time.monotonic()
+        draw, done = divmod(len(point.rounds), self._effort.passes)
+        if draw and not done:
+            self._draw(point)
         order = list(self._modes)
         Random(f"{self._seed}/{self._launch}/{point.point.index}/{turn}").shuffle(order)
-        point.rounds.append(Round({mode.name: self._cohort(mode, point) for mode in order}))
+        point.rounds.append(Round(draw, {mode.name: self._cohort(mode, point) for mode in order}))
         point.longest_s = max(point.longest_s, time.monotonic() - begun)
+
+    def _draw(self, point: Compared) -> None:
+        """Prompts that no cohort had before."""
+        point.first_prompt = self._prompts
+        self._prompts += point.point.batch_size * len(self._facts.ranks)
+
+    def _salt(self, mode: Mode) -> str:
+        return f"{self._name}-real" if mode.is_real else f"{self._name}-filled-{self._cohorts}"
 
     def _cohort(self, mode: Mode, point: Compared) -> Figures | Spoiled:
         size, facts = point.point.batch_size, self._facts
+        self._cohorts += 1
         cohort = CohortRequest(
-            name=f"f{self._launch}-{self._prompts}",
+            name=f"f{self._launch}-{self._cohorts}",
             size=size,
             ranks=len(facts.ranks),
             plan=real_plan(point.window, size, facts.limits) if mode.is_real else point.window,
-            first_prompt=self._prompts,
+            first_prompt=point.first_prompt,
             donors=mode.donors,
             prefill=mode.is_real,
             with_tokens=True,
         )
-        self._prompts += size * cohort.ranks
+        client = Client(
+            self._running.target,
+            self._source,
+            salt=self._salt(mode),
+            check=self._running.check,
+            on_activity=lambda _: None,
+        )
         try:
-            answers = self._clients[mode.is_real].send(cohort)
+            answers = client.send(cohort)
         except RequestFailed as error:
             return Spoiled(str(error))
         outcome = Outcome.of(self._launch, cohort, answers, facts.limits, facts.filled_groups)
         return figures_of(cohort, answers, outcome)
 
     def _needs_more(self, point: Compared) -> bool:
-        found = self.comparisons(point)
-        valid = min(each.rounds for each in found)
-        if valid >= self._effort.max_rounds:
+        effort, found = self._effort, self.comparisons(point)
+        draws, passes = divmod(len(point.rounds), effort.passes)
+        if draws >= effort.max_draws:
             return False
-        if point.spoiled >= 10 and point.spoiled > MOST_SPOILED * valid:
+        if point.spoiled >= 10 and point.spoiled > MOST_SPOILED * (len(point.rounds) - point.spoiled):
             return False
-        widths = [each.half_width for each in found]
-        precise = all(width is not None and width <= self._effort.precision for width in widths)
-        return not (precise and valid in self._effort.looks)
+        widths = [each.quoted.half_width for each in found]
+        precise = all(width is not None and width <= effort.precision for width in widths)
+        return not (precise and passes == 0 and draws in effort.looks)
 
     def _has_time(self, point: Compared) -> bool:
         """Whether another round would end before the deadline, as far as is known."""
@@ -191,4 +218,4 @@ class Rounds:
         return max(0.0, rest) + self._effort.later_s
 
     def _rounds_left(self, point: Compared) -> int:
-        return self._effort.max_rounds - min(each.rounds for each in self.comparisons(point))
+        return self._effort.max_rounds - len(point.rounds)

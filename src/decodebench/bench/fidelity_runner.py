@@ -11,6 +11,7 @@ from decodebench.bench.donors import prefill_donors
 from decodebench.bench.facts import EngineFacts
 from decodebench.bench.fidelity import Mode
 from decodebench.bench.fidelity_rounds import Compared, Effort, Rounds, prompts_of, real_misfit
+from decodebench.bench.fidelity_verify import kept
 from decodebench.bench.grid import GridPoint
 from decodebench.bench.point_state import PointPlan
 from decodebench.bench.running import Launch, Running
@@ -18,13 +19,15 @@ from decodebench.bench.tokenizer import text_for
 from decodebench.errors import EngineFailed
 from decodebench.report.progress import Moment, Progress
 from decodebench.results.fidelity import Comparison, FidelityDocument, FidelityPoint
+from decodebench.results.rounds import MeasuredRound
 
 
 @dataclass(frozen=True, slots=True)
 class FidelitySettings:
     points: tuple[GridPoint, ...]
     precision: float  # half-width of an error's interval, a share of the step time
-    max_rounds: int
+    max_draws: int  # of prompts, a point
+    passes: int  # rounds with the prompts of one draw
     max_time_s: float  # for all servers together
     seed: int
     window_steps: int
@@ -42,7 +45,7 @@ class ServerPlan:
 
 
 class FidelityRunner:
-    """One `decodebench fidelity`. `document` is complete after every round and handed to `keep`."""
+    """One `decodebench fidelity`. Every round is handed to `keep_round`, then the document, complete, to `keep`."""
 
     def __init__(
         self,
@@ -50,10 +53,12 @@ class FidelityRunner:
         document: FidelityDocument,
         progress: Progress,
         keep: Callable[[FidelityDocument], None],
+        keep_round: Callable[[MeasuredRound], None],
     ) -> None:
         self._settings = settings
         self._progress = progress
         self._keep = keep
+        self._keep_round = keep_round
         self._found: dict[int, dict[int, tuple[Comparison, ...]]] = {}  # point -> launch -> its errors
         self._reasons: dict[int, str] = {}
         self.document = document
@@ -71,7 +76,8 @@ class FidelityRunner:
         self, launch: int, plan: ServerPlan, running: Running, seconds: float, later_s: float
     ) -> None:
         settings = self._settings
-        effort = Effort(settings.precision, settings.max_rounds, time.monotonic() + seconds, later_s)
+        deadline = time.monotonic() + seconds
+        effort = Effort(settings.precision, settings.max_draws, settings.passes, deadline, later_s)
         descriptions = describe_ranks(running.target)
         if not descriptions:
             raise EngineFailed("the server does not run decodebench's connector", "nothing can be compared")
@@ -144,6 +150,7 @@ class FidelityRunner:
         ]
 
     def _note(self, launch: int, point: Compared, found: tuple[Comparison, ...]) -> None:
+        self._keep_round(kept(point.point, launch, point.rounds[-1]))
         self._found.setdefault(point.point.index, {})[launch] = found
         self._write()
 

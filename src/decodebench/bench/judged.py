@@ -71,14 +71,18 @@ class JudgedRepeat:
 
     @property
     def verdict(self) -> Verdict:
-        """That of the first rank that is not valid, or that the ranks did not decode together."""
+        """That of the first rank that is not valid, or that the ranks did not decode together.
+
+        `drifting` is what it says only where nothing else is wrong.
+        """
         if not self.judgements:
             return Verdict("log", "no step log came back")
-        bad = next((found.verdict for found in self.judgements if not found.verdict.valid), None)
-        if bad is None and len(self.logs) > 1:
+        bad = [found.verdict for found in self.judgements if not found.verdict.valid]
+        wrong = next((verdict for verdict in bad if verdict.rule != "drifting"), None)
+        if wrong is None and len(self.logs) > 1:
             reason = apart(self.windows, [StepLog.read(log.steps) for log in self.logs])
-            bad = Verdict("ranks", reason) if reason is not None else None
-        return bad or VALID
+            wrong = Verdict("ranks", reason) if reason is not None else None
+        return wrong or (bad[0] if bad else VALID)
 
     @property
     def windows(self) -> tuple[Window, ...]:

@@ -106,7 +106,7 @@ def _fault(
     for state in states:
         if state["aborted"]:
             return f"{state['aborted']} of {cohort.size} members were aborted after the release"
-        if state["local_tokens"]:
+        if state["local_tokens"] and not cohort.prefill:
             return f"{state['local_tokens']} prompt tokens came from the prefix cache instead of the fill"
         if tuple(state["pages"]) != planned:
             return f"the fill wrote {state['pages']} pages per group, the plan says {list(planned)}"

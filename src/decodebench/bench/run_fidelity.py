@@ -11,11 +11,18 @@ from decodebench.bench.donor_prompts import Text
 from decodebench.bench.donor_set import DonorSet
 from decodebench.bench.facts import EngineFacts
 from decodebench.bench.fidelity import Mode
-from decodebench.bench.fidelity_rounds import Compared, Effort, Rounds, prompts_of, real_misfit
+from decodebench.bench.fidelity_rounds import (
+    MAX_DRAWS,
+    PASSES,
+    Compared,
+    Effort,
+    Rounds,
+    prompts_of,
+    real_misfit,
+)
 from decodebench.bench.point_state import PointState
 from decodebench.bench.running import Running
 from decodebench.bench.settings import Settings
-from decodebench.bench.stopping import FIRST_LOOK
 from decodebench.connector.limits import Limits
 from decodebench.report.progress import Progress
 from decodebench.results.fidelity import PointFidelity
@@ -24,7 +31,6 @@ LONGEST_S = 300.0
 SHARE = 0.25
 """Of `--max-time`, at most, that is kept for the comparison."""
 PRECISION = 0.015
-MAX_ROUNDS = 40
 
 
 def kept_seconds(settings: Settings) -> float:
@@ -42,7 +48,7 @@ def compared_point(states: Iterable[PointState], limits: Limits) -> PointState |
 
 def is_compared(found: PointFidelity | None) -> bool:
     """Whether a comparison came far enough not to be made again by a resumed run."""
-    return found is not None and found.rounds >= FIRST_LOOK
+    return found is not None and found.quoted.half_width is not None
 
 
 def compare_with_real_prefill(
@@ -70,7 +76,7 @@ def compare_with_real_prefill(
         facts,
         prompts_of(running.target, facts, read, settings.seed),
         (Mode(settings.fill.content, donors),),
-        Effort(PRECISION, MAX_ROUNDS, begun + seconds),
+        Effort(PRECISION, MAX_DRAWS, PASSES, begun + seconds),
         progress,
         name=f"{name}-fidelity",
         launch=launch,

@@ -35,12 +35,23 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         parser,
         "how long",
         precision="0.015",
-        precise="the half-width of every error's interval",
+        precise="the half-width of every interval",
         max_time="40m",
         counted="server starts not included",
     )
     effort.add_argument(
-        "--max-rounds", type=int, default=40, metavar="N", help="of a point (default: %(default)s)"
+        "--passes",
+        type=int,
+        default=3,
+        metavar="N",
+        help="rounds with the same prompts, which are prefilled once where prefixes are cached (default: %(default)s)",
+    )
+    effort.add_argument(
+        "--max-draws",
+        type=int,
+        default=40,
+        metavar="N",
+        help="draws of prompts that a point is measured with (default: %(default)s)",
     )
     add_output_options(parser, "where results go", directory="decodebench-results/TIME-MODEL-fidelity")
 

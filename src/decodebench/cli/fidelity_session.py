@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from decodebench.bench.fidelity_runner import FidelityRunner, FidelitySettings, ServerPlan
@@ -26,6 +27,7 @@ from decodebench.report.progress import Moment, Progress
 from decodebench.report.terminal import console_for
 from decodebench.results.fidelity import FidelityDocument
 from decodebench.results.files import replacing
+from decodebench.results.rounds import append
 from decodebench.results.store import default_directory
 
 ALL = "all"
@@ -47,14 +49,16 @@ def read(args: argparse.Namespace) -> FidelityRequest:
             raise UserError(f"--fills {fill!r}: no such fill", f"choose from {', '.join(FILLS)}")
     check_engine(args)
     measured = read_measured(args)
-    require_at_least("--max-rounds", args.max_rounds, FIRST_LOOK)
+    require_at_least("--max-draws", args.max_draws, FIRST_LOOK)
+    require_at_least("--passes", args.passes, 1)
     if "donor" not in fills and (named := named_donor_options(args)):
         raise UserError(f"{named}: no fill from donors is compared", "add donor to --fills")
     assert measured.max_time_s is not None, "--max-time has a default"
     settings = FidelitySettings(
         points=measured.points,
         precision=measured.precision,
-        max_rounds=args.max_rounds,
+        max_draws=args.max_draws,
+        passes=args.passes,
         max_time_s=measured.max_time_s,
         seed=measured.seed,
         window_steps=measured.window_steps,
@@ -80,7 +84,8 @@ def compare(request: FidelityRequest) -> int:
         servers = tuple(_servers(request, progress))
         progress.note(f"results go to {request.out}")
         progress.show(Moment("measuring the noise of this machine"))
-        runner = FidelityRunner(request.settings, _document(request), progress, keep)
+        keep_round = partial(append, request.out)
+        runner = FidelityRunner(request.settings, _document(request), progress, keep, keep_round)
         try:
             runner.run(servers)
         finally:
@@ -90,7 +95,7 @@ def compare(request: FidelityRequest) -> int:
             print_fidelity(finished, console_for(sys.stdout))
             if request.args.json:
                 print(finished.to_json(indent=None), flush=True)
-    compared = any(each.error is not None for point in finished.points for each in point.comparisons)
+    compared = any(each.quoted.error is not None for point in finished.points for each in point.comparisons)
     return EXIT_OK if compared else EXIT_NO_VALID_POINT
 
 
@@ -104,6 +109,7 @@ def _document(request: FidelityRequest) -> FidelityDocument:
         seed=request.settings.seed,
         window_steps=request.settings.window_steps,
         precision_asked=request.settings.precision,
+        passes=request.settings.passes,
         host=describe_host(),
     )
 

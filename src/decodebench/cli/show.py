@@ -13,9 +13,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from decodebench.errors import EXIT_CANNOT_TELL, EXIT_OK, UserError
+from decodebench.errors import EXIT_CANNOT_TELL, EXIT_OK
 
 if TYPE_CHECKING:
+    from decodebench.bench.verify import Verification
     from decodebench.results.schema import RunDocument
     from decodebench.results.store import Store
 
@@ -27,7 +28,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser = subparsers.add_parser(
         "show",
         help="print the result of a run or a fidelity again",
-        description="Print the result of `run` or `fidelity` again; with --verify, check a run against its steps.",
+        description="Print the result of `run` or `fidelity` again; with --verify, check it against its steps.",
         epilog="Exit codes: 0; 2 not a readable result; 6 --verify found figures that the steps do not give.",
     )
     parser.add_argument(
@@ -66,29 +67,35 @@ def _show_fidelity(args: argparse.Namespace) -> int:
     from decodebench.report.terminal import console_for
     from decodebench.results.fidelity import load
 
-    if args.verify:
-        raise UserError(
-            f"{args.directory}: a result of decodebench fidelity cannot be verified, its steps are not kept",
-            "leave out --verify",
-        )
     document = load(args.directory)
+    code = EXIT_OK
+    if args.verify:
+        from decodebench.bench.fidelity_verify import verify_fidelity
+        from decodebench.results import rounds
+
+        found = verify_fidelity(document, rounds.load(args.directory))
+        code = _tell(found, f"{found.repeats} rounds", sys.stderr if args.json else sys.stdout)
     if args.json:
         print(document.to_json(indent=None))
     else:
         here = document.model_copy(update={"out": str(args.directory)})
         print_fidelity(here, console_for(sys.stdout))
-    return EXIT_OK
+    return code
 
 
 def _verify(store: "Store", document: "RunDocument", stream: TextIO) -> int:
-    """Print what was found; returns the exit code."""
     from decodebench.bench.verify import verify
 
     result = verify(document, store.repeats())
+    return _tell(result, f"{result.repeats} repeats", stream)
+
+
+def _tell(result: "Verification", recomputed: str, stream: TextIO) -> int:
+    """Print what was found; returns the exit code."""
     for mismatch in result.mismatches[:SHOWN]:
         print(mismatch, file=stream)
     if len(result.mismatches) > SHOWN:
         print(f"... and {len(result.mismatches) - SHOWN} more", file=stream)
-    counts = f"{result.points} points, {result.repeats} repeats recomputed from their steps"
+    counts = f"{result.points} points, {recomputed} recomputed from their steps"
     print(f"verify: {counts}, {len(result.mismatches)} mismatches", file=stream)
     return EXIT_CANNOT_TELL if result.mismatches else EXIT_OK

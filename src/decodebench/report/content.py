@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from decodebench.report.units import count, duration
 from decodebench.results.donors import DonorPhase
-from decodebench.results.fidelity import Comparison
+from decodebench.results.fidelity import RelativeError
 from decodebench.results.point import Point
 from decodebench.results.schema import RunDocument
 from decodebench.results.status import Status
@@ -32,7 +32,7 @@ def donor_line(phase: DonorPhase) -> str:
     )
 
 
-def error_with_interval(found: Comparison | None) -> str:
+def error_with_interval(found: RelativeError | None) -> str:
     """`+0.4% (-1.1% to +1.9%)`, or that it was not measured."""
     if found is None or found.error is None:
         return NOT_MEASURED
@@ -60,14 +60,16 @@ def _fidelity(document: RunDocument) -> Iterator[str]:
     measured = [(point, point.fidelity) for point in document.points if point.fidelity is not None]
     for point, found in measured:
         where = f"at {coordinates(point)}, {found.fill} fill, {duration(found.duration_ns / 1e9)}"
-        if found.error is None:
+        quoted = found.quoted
+        if quoted.error is None:
             yield f"Error against real prefill: {NOT_MEASURED} ({where}): {found.reason}."
             continue
         spoiled = f", {found.spoiled} left out ({found.reason})" if found.spoiled else ""
-        few = ", too few for an interval" if found.low is None else ""
+        few = ", too few for an interval" if quoted.low is None else ""
+        means = f"; of the means {error_with_interval(found)}" if quoted is not found else ""
         yield (
-            f"Error against real prefill: {error_with_interval(found)} {where}, {found.rounds} rounds{few}{spoiled}; "
-            "it holds at this point only."
+            f"Error against real prefill: {error_with_interval(quoted)} {where}, {found.rounds} rounds{few}"
+            f"{spoiled}{means}; it holds at this point only."
         )
     if not measured and document.fidelity_reason is not None:
         yield f"Error against real prefill: {NOT_MEASURED}: {document.fidelity_reason}."

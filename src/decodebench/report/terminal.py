@@ -117,7 +117,11 @@ def _columns(document: RunDocument) -> list[Column]:
         _figure("output_tokens_per_s", points),
         _figure("output_tokens_per_s_per_device", points, rank=2) if several_devices else None,
         Column("repeats", lambda point: str(point.repeats), rank=2),
-        Column("error against\nreal prefill", lambda point: error_with_interval(point.fidelity), rank=1)
+        Column(
+            "error against\nreal prefill",
+            lambda point: error_with_interval(point.fidelity and point.fidelity.quoted),
+            rank=1,
+        )
         if document.settings.fidelity
         else None,
     ]

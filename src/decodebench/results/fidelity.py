@@ -35,8 +35,32 @@ class Arm(Record):
     model runner V2)."""
 
 
-class Comparison(Record):
-    """A fill against real prefill, at one point and on one server."""
+class RelativeError(Record):
+    """Step time filled / step time really prefilled - 1."""
+
+    error: float | None = None
+    """Absent: not measured."""
+    low: float | None = None
+    """Ends of its 95 % interval, not below -1; absent for fewer than five draws of prompts."""
+    high: float | None = None
+
+    @property
+    def half_width(self) -> float | None:
+        return None if self.low is None or self.high is None else (self.high - self.low) / 2
+
+
+class AtEqualSpeed(RelativeError):
+    """Of steps that the machine ran at the same speed on both sides (docs/metrics.md): passes over the same requests in
+    pairs, of which those at different speeds weigh next to nothing."""
+
+    draws: int
+    """Sets of prompts that were measured on both sides."""
+    rounds: int
+    """Rounds of these in which both sides were usable; a window may drift."""
+
+
+class Comparison(RelativeError):
+    """A fill against real prefill, at one point and on one server. The error is that of the means."""
 
     fill: str
     """`constant`, `normal` or `donor`, the last with `:N` where the number of donors was asked for."""
@@ -46,19 +70,17 @@ class Comparison(Record):
     """Rounds in which both were valid."""
     spoiled: int = 0
     """Rounds in which either was not."""
-    error: float | None = None
-    """Step time filled / step time really prefilled - 1; absent: not measured."""
-    low: float | None = None
-    """Ends of its 95 % interval, not below -1; absent for fewer than five rounds."""
-    high: float | None = None
+    at_equal_speed: AtEqualSpeed | None = None
+    """Absent: no round was usable, or the document is of a version that did not know it."""
     real: Arm | None = None
     filled: Arm | None = None
     reason: str | None = None
     """Why there is no figure, or what spoiled the last round that was spoiled."""
 
     @property
-    def half_width(self) -> float | None:
-        return None if self.low is None or self.high is None else (self.high - self.low) / 2
+    def quoted(self) -> RelativeError:
+        """The figure to quote: that at equal speed of the machine where it is known."""
+        return self if self.at_equal_speed is None else self.at_equal_speed
 
 
 class PointFidelity(Comparison):
@@ -91,6 +113,8 @@ class FidelityDocument(Record):
     seed: int
     window_steps: int
     precision_asked: float
+    passes: int = 1
+    """Rounds in which the same prompts are measured."""
     engine: Engine | None = None
     host: Host
     donors: tuple[DonorPhase, ...] = ()
