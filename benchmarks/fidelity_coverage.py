@@ -17,6 +17,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from math import inf
 from statistics import fmean
 
 import numpy as np
@@ -24,8 +25,7 @@ from numpy.typing import NDArray
 
 from decodebench.bench.drift import drift
 from decodebench.bench.fidelity import REAL, Figures, Round, compare
-from decodebench.bench.fidelity_rounds import PASSES
-from decodebench.bench.stopping import Stopping
+from decodebench.bench.fidelity_rounds import PASSES, Effort
 from decodebench.bench.warmup import warmup_end
 from decodebench.bench.window_plan import WindowPlan
 from decodebench.results.fidelity import RelativeError
@@ -55,6 +55,7 @@ class Case:
 CASES = [
     Case("quiet", slow=0.0),
     Case("quiet, contents differ by 5 %", slow=0.0, draw_sd=0.05),
+    Case("quiet, steps alike", slow=0.0, step_sd=0.002, noise=0.002),
     Case("slow a fifth of the time", slow=0.2),
     Case("slow half of the time"),
     Case("slow half of the time, 2 s", dwell_s=2),
@@ -167,13 +168,12 @@ class Tally:
 def simulate(case: Case, passes: int, runs: int, seed: int) -> Tally:
     """Run the measurement `runs` times on fresh machines."""
     tally, rng = Tally(case.name, passes), np.random.default_rng([seed, CASES.index(case), passes])
-    stopping = Stopping(precision=0.015, max_repeats=case.max_draws)
-    looks = set(stopping.looks())
+    effort = Effort(precision=0.015, max_draws=case.max_draws, passes=passes, deadline=inf)
     for _ in range(runs):
         for draws, found in enumerate(rounds(case, passes, rng), start=1):
-            if draws in looks:
+            if draws in effort.looks:
                 width = compare(FILL, 0, found).quoted.half_width
-                if width is not None and width <= stopping.precision:
+                if width is not None and width <= effort.precision:
                     break
         comparison = compare(FILL, 0, found)
         tally.draws.append(draws)

@@ -160,6 +160,18 @@ def test_the_window_of_prefilled_requests_begins_behind_the_last_prefill():
     assert judge(steps, PLAN, batch=4, release_step=10).verdict.rule == "context"
 
 
+def test_prefilled_requests_that_start_together_wait_until_their_contexts_are_those_of_filled_ones():
+    """The prefix cache held their prompts, which are shorter for the spread that there is not."""
+    plan = replace(PLAN, prompt_len=PLAN.prompt_len - 6, lead=6, tail_steps=PLAN.tail_steps + 12)
+    steps = log(prefill_steps=1, decode_steps=PLAN.last_steps + 15, batch=4, spread=0)
+    for name in ("context_min", "context_max", "context_tokens"):
+        steps[name] = [each - 6 * (4 if name == "context_tokens" else 1) for each in steps[name]]
+    found = judge(steps, plan, batch=4, release_step=10, prefilled=True)
+    assert found.verdict.valid, found.verdict
+    assert found.window.context == PLAN.window_context
+    assert int(found.window.rows.step[0]) == 11 + 6 + PLAN.warmup_steps
+
+
 def test_a_prefill_inside_the_window_leaves_no_window():
     steps = log(prefill_steps=7, decode_steps=PLAN.last_steps + 3, batch=4, spread=5)
     steps["prefill_tokens"][PLAN.last_steps] = 1

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from decodebench.bench import fidelity_rounds
+from decodebench.bench.client import RequestFailed
 from decodebench.bench.fidelity import REAL, Figures, Mode
 from decodebench.bench.fidelity_rounds import Compared, Effort, Rounds
 from decodebench.bench.grid import GridPoint
@@ -47,14 +48,11 @@ class Scripted(Rounds):
             running, facts, prompts, [Mode("donor")], effort, progress, name="n", launch=0, seed=0
         )
         self.sent: list[str] = []
-        self.asked: list[tuple[str, int, str]] = []  # arm, first prompt, salt
         self.left: list[tuple[float, float]] = []  # when it was told, and what
         self._clock = clock
 
     def _cohort(self, mode: Mode, point: Compared) -> Figures:
         self.sent.append(mode.name)
-        self.asked.append((mode.name, point.first_prompt, self._salt(mode)))
-        self._cohorts += 1
         self._clock.now += 1
         step_ns = {REAL: 100_000, "donor": 98_000}[mode.name] * (1 + len(self.sent) % 3 / 1000)
         return Figures((np.array([int(step_ns)]),), 500.0, 4.0)
@@ -69,8 +67,8 @@ def run(clock: Clock, precision: float, max_draws: int, seconds: float, *, passe
 
 def test_the_first_cohort_of_every_arm_is_thrown_away_and_then_each_round_has_all(clock):
     rounds, point, seen = run(clock, 0.015, 40, 600)
-    assert seen == [1, 2, 3, 4, 5], "precise at the first look"
-    assert Counter(rounds.sent) == {REAL: 6, "donor": 6}
+    assert seen == [1, 2, 3, 4, 5, 6, 7, 8], "precise at the first look, and five may look so by luck"
+    assert Counter(rounds.sent) == {REAL: 9, "donor": 9}
     assert all(set(each.arms) == {REAL, "donor"} for each in point.rounds)
     (found,) = rounds.comparisons(point)
     assert abs(found.error + 0.02) < 0.003
@@ -94,21 +92,56 @@ def test_without_time_there_is_no_round(clock):
     assert rounds.comparisons(point)[0].error is None
 
 
-def test_a_filled_cohort_never_finds_blocks_and_prefilled_ones_find_those_of_their_draw(clock):
+def test_a_filled_cohort_never_finds_blocks_and_prefilled_ones_find_those_of_their_draw(clock, monkeypatch):
     """A filled cohort with the salt of another would take its blocks from the prefix cache, unfilled."""
-    rounds, point, _ = run(clock, 1e-9, 5, 600, passes=3)
-    assert len(point.rounds) == 15
-    filled = [(first, salt) for name, first, salt in rounds.asked if name == "donor"]
-    assert len({salt for _, salt in filled}) == len(filled)
-    real = [(first, salt) for name, first, salt in rounds.asked if name == REAL]
-    assert len({salt for _, salt in real}) == 1
-    assert not {salt for _, salt in real} & {salt for _, salt in filled}
-    assert {first for first, _ in real} == {first for first, _ in filled} == {0, 4, 8, 12, 16}
+    sent = []
+
+    class Client:
+        def __init__(self, target, source, salt, check, on_activity):
+            self.salt = salt
+
+        def send(self, cohort):
+            sent.append((self.salt, cohort))
+            raise RequestFailed("not sent")
+
+    monkeypatch.setattr(fidelity_rounds, "Client", Client)
+    limits = SimpleNamespace(max_num_batched_tokens=2048, batches_in_flight=1)
+    rounds = Rounds(
+        Running(SimpleNamespace(), lambda: None),
+        SimpleNamespace(ranks=(None, None), limits=limits),
+        PromptSource.of(0, 64, []),
+        [Mode("donor")],
+        Effort(1e-9, 5, 3, clock.now + 600),
+        SimpleNamespace(show=lambda moment: None),
+        name="n",
+        launch=0,
+        seed=0,
+    )
+    points = [Compared(GridPoint(0, 4, 500), PLAN), Compared(GridPoint(1, 8, 500), PLAN)]
+    rounds.run(points, lambda point: None)
+    assert len({cohort.name for _, cohort in sent}) == len(sent)
+    filled = [salt for salt, cohort in sent if not cohort.prefill]
+    real = {salt for salt, cohort in sent if cohort.prefill}
+    assert len(set(filled)) == len(filled)
+    assert len(real) == 1
+    assert not real & set(filled)
+    for size in (4, 8):
+        firsts = {prefill: [] for prefill in (True, False)}
+        for _, cohort in sent:
+            if cohort.size == size:
+                firsts[cohort.prefill].append(cohort.first_prompt)
+        assert Counter(firsts[True]) == Counter(firsts[False]), "both sides have the prompts of their draw"
+        assert max(Counter(firsts[True]).values()) == 3 + 1, (
+            "three passes, and a warm-up before the first draw's"
+        )
+    spans = {(cohort.first_prompt, 2 * cohort.size) for _, cohort in sent}
+    taken = [number for first, size in spans for number in range(first, first + size)]
+    assert len(taken) == len(set(taken)), "no prompt is in two draws"
 
 
 def test_it_is_precise_only_after_whole_draws(clock):
     _, point, _ = run(clock, 0.015, 40, 600, passes=3)
-    assert len(point.rounds) == 3 * 5
+    assert len(point.rounds) == 3 * 8
 
 
 @pytest.mark.parametrize(

@@ -227,10 +227,29 @@ def test_verify_of_an_edited_fidelity_names_the_field(compared: Path, capsys: Ca
     place = raw["points"][0]["comparisons"][0]
     for each in outer:
         place = place[each]
-    place[name] += 1
+    place[name] += 3
     path.write_text(json.dumps(raw))
     assert main(["show", str(compared), "--verify"]) == 6
-    assert field.replace("rounds", "round") in capsys.readouterr().out
+    said = "the number of rounds is 14" if field == "rounds" else f"{field} is {place[name]}"
+    assert f"batch 4, context 1000, donor: {said}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("damage", ["fill", "length"])
+def test_verify_of_a_fidelity_whose_rounds_tell_of_something_else(
+    compared: Path, capsys: Captured, damage: str
+) -> None:
+    with_rounds(compared)
+    name = "fidelity.json" if damage == "fill" else "rounds.jsonl"
+    path = compared / name
+    text = path.read_text()
+    if damage == "fill":
+        text = text.replace('"donor"', '"donor:3"', 1)
+    else:
+        steps = json.loads(text.splitlines()[0])["cohorts"]["donor"]["durations_ns"][0]
+        text = text.replace("".join(f",{each}" for each in steps[20:]), "", 1)
+    path.write_text(text)
+    assert main(["show", str(compared), "--verify"]) == 6
+    assert "impossible" in capsys.readouterr().out
 
 
 def test_verify_of_a_fidelity_misses_a_round(compared: Path, capsys: Captured) -> None:

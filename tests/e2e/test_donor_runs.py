@@ -149,12 +149,11 @@ def test_fidelity_compares_fills_with_real_prefill_on_one_server(tmp_path: Path)
     assert [each["fill"] for each in measured["comparisons"]] == ["constant", "donor:1", "donor"]
     for each in measured["comparisons"]:
         assert each["rounds"] + each["spoiled"] == 10
-        found = each["at_equal_speed"]
-        assert (found["draws"], found["rounds"]) == (5, 10)
-        assert -0.5 < found["low"] < found["error"] < found["high"] < 1
+        assert 1 <= each["at_equal_speed"]["draws"] <= 5
+        assert -0.5 < each["at_equal_speed"]["error"] < 1
         if each["rounds"]:
             assert -1 < each["error"] < 10
-            assert abs(each["real"]["measured_context"] - each["filled"]["measured_context"]) < 20
+            assert abs(each["real"]["measured_context"] - each["filled"]["measured_context"]) < 12, "MSER-5"
             assert 1 <= each["real"]["distinct_tokens"] <= 4
         else:  # on a noisy machine windows drift
             assert "drifting" in each["reason"]

@@ -100,13 +100,15 @@ class Pair:
 def real_plan(plan: WindowPlan, batch: int, limits: Limits) -> WindowPlan:
     """The window of really prefilled requests.
 
-    They finish their prefills over some steps, so the first of them puts out that many tokens more before all decode;
-    prompts are shorter by half of it, so that the mean context is that of the filled requests.
+    They finish their prefills over some steps, so the first of them puts out that many tokens more before all decode.
+    Prompts are shorter by half of it, and steps count from where contexts are, in the mean, those of filled requests:
+    at once, or half of it later where the prefix cache held the prompts and all of them decode from the first step on.
     """
     room = max(1, limits.max_num_batched_tokens - batch)
     spread = ceil_div(batch * plan.prompt_len, room) + limits.batches_in_flight
+    prompt_len = max(2, plan.prompt_len - spread // 2)
     return replace(
-        plan, prompt_len=max(2, plan.prompt_len - spread // 2), tail_steps=plan.tail_steps + spread
+        plan, prompt_len=prompt_len, lead=plan.prompt_len - prompt_len, tail_steps=plan.tail_steps + spread
     )
 
 

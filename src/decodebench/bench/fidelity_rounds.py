@@ -21,7 +21,7 @@ from decodebench.bench.outcome import Outcome
 from decodebench.bench.point_state import PointPlan
 from decodebench.bench.prompts import PromptSource
 from decodebench.bench.running import Running
-from decodebench.bench.stopping import Stopping
+from decodebench.bench.stopping import FIRST_LOOK, Stopping
 from decodebench.bench.text_prompts import TextPrompts
 from decodebench.bench.tokenizer import tokenised
 from decodebench.bench.window_plan import WindowPlan
@@ -53,8 +53,8 @@ class Effort:
 
     @property
     def looks(self) -> tuple[int, ...]:
-        """Draws after which an error may be found precise enough."""
-        return tuple(Stopping(self.precision, self.max_draws).looks())
+        """Draws after which an error may be found precise enough: five may look so by luck."""
+        return tuple(look for look in Stopping(self.precision, self.max_draws).looks() if look > FIRST_LOOK)
 
 
 @dataclass(slots=True, eq=False)
@@ -192,15 +192,16 @@ class Rounds:
         return figures_of(cohort, answers, outcome)
 
     def _needs_more(self, point: Compared) -> bool:
-        effort, found = self._effort, self.comparisons(point)
+        effort = self._effort
         draws, passes = divmod(len(point.rounds), effort.passes)
         if draws >= effort.max_draws:
             return False
         if point.spoiled >= 10 and point.spoiled > MOST_SPOILED * (len(point.rounds) - point.spoiled):
             return False
-        widths = [each.quoted.half_width for each in found]
-        precise = all(width is not None and width <= effort.precision for width in widths)
-        return not (precise and passes == 0 and draws in effort.looks)
+        if passes or draws not in effort.looks:
+            return True
+        widths = [each.quoted.half_width for each in self.comparisons(point)]
+        return not all(width is not None and width <= effort.precision for width in widths)
 
     def _has_time(self, point: Compared) -> bool:
         """Whether another round would end before the deadline, as far as is known."""

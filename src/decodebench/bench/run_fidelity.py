@@ -13,7 +13,6 @@ from decodebench.bench.facts import EngineFacts
 from decodebench.bench.fidelity import Mode
 from decodebench.bench.fidelity_rounds import (
     MAX_DRAWS,
-    PASSES,
     Compared,
     Effort,
     Rounds,
@@ -31,6 +30,8 @@ LONGEST_S = 300.0
 SHARE = 0.25
 """Of `--max-time`, at most, that is kept for the comparison."""
 PRECISION = 0.015
+PASSES = 1
+"""Five draws, which an interval takes, are then five rounds."""
 
 
 def kept_seconds(settings: Settings) -> float:

@@ -62,12 +62,13 @@ def judge(
 
     `drafts`: speculative tokens a request may add to its one token a step. `release_step`: as in
     `Window.cut`. `prefilled`: members were really prefilled, so they decode together only after the last
-    step that prefills, and their contexts differ by the steps between the first and the last of them.
+    step that prefills, their contexts differ by the steps between the first and the last of them, and steps count
+    from where they read as much, in the mean, as filled ones do.
     """
     try:
         log = StepLog.read(steps)
         if prefilled:
-            release_step = max(release_step, _after_prefill(log))
+            release_step = max(release_step, _first_together(log, plan))
         window = Window.cut(log, plan, release_step)
     except LogError as error:
         return Judgement(Verdict("log", str(error)))
@@ -76,10 +77,13 @@ def judge(
     return Judgement(_composition(window, plan, batch, drafts, not prefilled) or _drift(window), window)
 
 
-def _after_prefill(log: StepLog) -> int:
-    """Number of the step behind the last that prefilled anything."""
+def _first_together(log: StepLog, plan: WindowPlan) -> int:
+    """Number of the first step behind the last that prefilled anything, in which contexts are as long as planned."""
     prefilling = log.step[log.prefill_tokens > 0]
-    return int(prefilling[-1]) + 1 if len(prefilling) else 0
+    after = int(prefilling[-1]) + 1 if len(prefilling) else 0
+    long = log.context_tokens >= log.num_reqs * (plan.prompt_len + plan.lead)
+    steps = log.step[(log.step >= after) & (log.num_reqs > 0) & long]
+    return int(steps[0]) if len(steps) else after
 
 
 def _composition(window: Window, plan: WindowPlan, batch: int, drafts: int, even: bool) -> Verdict | None:

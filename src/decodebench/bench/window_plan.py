@@ -51,6 +51,9 @@ class WindowPlan:
     tail_steps: int
     max_model_len: int
     left_out: tuple[int, ...] = ()  # periods of which `length` is not a whole multiple
+    lead: int = (
+        0  # of really prefilled requests: tokens that they have put out, in the mean, in the first step
+    )
 
     @classmethod
     def of(

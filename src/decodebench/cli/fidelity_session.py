@@ -27,6 +27,7 @@ from decodebench.report.progress import Moment, Progress
 from decodebench.report.terminal import console_for
 from decodebench.results.fidelity import FidelityDocument
 from decodebench.results.files import replacing
+from decodebench.results.rounds import FILE as ROUNDS
 from decodebench.results.rounds import append
 from decodebench.results.store import default_directory
 
@@ -72,7 +73,7 @@ def compare(request: FidelityRequest) -> int:
     """Measure and print. Whatever ends it, finished rounds are kept and shown; 4 if nothing could be compared."""
     request.out.mkdir(parents=True, exist_ok=True)
     file = request.out / "fidelity.json"
-    if file.exists():
+    if file.exists() or (request.out / ROUNDS).exists():
         raise UserError(f"--out {request.out}: holds a result already", "choose another directory")
 
     def keep(document: FidelityDocument) -> None:

@@ -64,12 +64,16 @@ def _fidelity(document: RunDocument) -> Iterator[str]:
         if quoted.error is None:
             yield f"Error against real prefill: {NOT_MEASURED} ({where}): {found.reason}."
             continue
-        spoiled = f", {found.spoiled} left out ({found.reason})" if found.spoiled else ""
+        equal = found.at_equal_speed
         few = ", too few for an interval" if quoted.low is None else ""
-        means = f"; of the means {error_with_interval(found)}" if quoted is not found else ""
+        left_out = f", {found.spoiled} left out ({found.reason})" if found.spoiled else ""
+        means = f"{found.rounds} rounds{left_out}"
+        if equal is not None:
+            means = f"{equal.rounds} rounds{few}; error of the means {error_with_interval(found)}, {means}"
+        else:
+            means += few
         yield (
-            f"Error against real prefill: {error_with_interval(quoted)} {where}, {found.rounds} rounds{few}"
-            f"{spoiled}{means}; it holds at this point only."
+            f"Error against real prefill: {error_with_interval(quoted)} {where}, {means}; it holds at this point only."
         )
     if not measured and document.fidelity_reason is not None:
         yield f"Error against real prefill: {NOT_MEASURED}: {document.fidelity_reason}."

@@ -68,9 +68,10 @@ def _cells(point: FidelityPoint, each: Comparison, time: Formatter, *, with_expe
 
 
 def _note(each: Comparison) -> str:
-    if each.reason is None or not each.rounds:
+    if each.reason is None or each.quoted.error is None:
         return each.reason or ""
-    return f"{each.spoiled} of {each.spoiled + each.rounds} rounds left out: {each.reason}"
+    of = "" if each.at_equal_speed is None else " of the means"
+    return f"{each.spoiled} of {each.spoiled + each.rounds} rounds left out{of}: {each.reason}"
 
 
 def _distinct(arm: Arm | None) -> str:
@@ -101,7 +102,7 @@ def _notes(document: FidelityDocument, compared: list[Comparison]) -> list[str]:
     if few:
         lines.append(
             f"{len(few)} of {len(compared)} errors have no interval: it takes {FEWEST_FOR_INTERVAL} draws of prompts "
-            "or more."
+            "or more, that agree."
         )
     lines += [donor_line(phase) for phase in document.donors]
     if document.host.noise_warning:

@@ -41,7 +41,8 @@ class RelativeError(Record):
     error: float | None = None
     """Absent: not measured."""
     low: float | None = None
-    """Ends of its 95 % interval, not below -1; absent for fewer than five draws of prompts."""
+    """Ends of its 95 % interval, not below -1; absent for fewer than five draws of prompts, or such
+    that do not agree."""
     high: float | None = None
 
     @property

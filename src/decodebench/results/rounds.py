@@ -6,7 +6,7 @@ A line is on disk before the document tells of its round, so that a killed run l
 import os
 from pathlib import Path
 
-from pydantic import Field, ValidationError
+from pydantic import Field, PositiveInt, ValidationError
 
 from decodebench.errors import UserError
 from decodebench.results.files import storage_errors
@@ -18,7 +18,7 @@ FILE = "rounds.jsonl"
 class MeasuredCohort(Record):
     """One cohort that counts."""
 
-    durations_ns: tuple[tuple[int, ...], ...]
+    durations_ns: tuple[tuple[PositiveInt, ...], ...]
     """Of the steps of its window, one row a data-parallel rank."""
     measured_context: float
     distinct_tokens: float
