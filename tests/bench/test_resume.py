@@ -57,8 +57,8 @@ def test_a_run_that_ended_early_is_not_complete(store, status):
 def test_a_run_is_complete_only_with_the_comparison_that_was_asked_for(store):
     asked, point = settings(fidelity=True), valid_point(0, 2, store)
     assert complete(store, asked, point=point, fidelity_reason="no point fits")
-    for rounds, enough in ((4, False), (5, True)):
-        found = PointFidelity(fill="donor", launch=0, rounds=rounds)
+    for bounds, enough in (({}, False), ({"low": -0.01, "high": 0.03}, True)):
+        found = PointFidelity(fill="donor", launch=0, rounds=5, error=0.01, **bounds)
         assert complete(store, asked, point=point.model_copy(update={"fidelity": found})) is enough
 
 

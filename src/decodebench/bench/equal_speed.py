@@ -9,12 +9,12 @@ heaps beside it. The estimate m is the heap's centre, for which what lies off we
     m = sum(w r) / sum(w)        w = exp(-(r - m)^2 / 2 h^2)        h = `WIDTH` times the heap's standard deviation
 
 of which the shortest interval that holds a quarter of all ratios is the measure: it lies within the heap, and normal
-ratios tell how long it is (0.637 standard deviations). Where draws differ by more than their passes, it is the shortest
-interval that holds half of the draws' medians. What is independent are the draws of prompts. The interval is that of
-the mean of x_d = m + n (m - m_d), where m_d is the estimate without draw d of n, of which one step of Newton's is
-enough: m - m_d = sum_d(w (r - m)) / sum_others(w (1 - (r - m)^2 / h^2)). That is the jackknife, but for n in place of
-n - 1, which makes up for what a start from the found heap cannot see. `benchmarks/fidelity_coverage.py` measures how
-often the interval holds the truth.
+ratios tell how long it is (0.637 standard deviations). Where draws differ by more than their passes, h is
+`WIDTH_BETWEEN` standard deviations of the draws' medians, by their median absolute deviation. What is independent are
+the draws of prompts. The interval is that of the mean of x_d = m + n (m - m_d), where m_d is the estimate without draw
+d of n, of which one step of Newton's is enough: m - m_d = sum_d(w (r - m)) / sum_others(w (1 - (r - m)^2 / h^2)).
+That is the jackknife, but for n in place of n - 1, which makes up for what a start from the found heap cannot see.
+`benchmarks/fidelity_coverage.py` measures how often the interval holds the truth.
 """
 
 from collections.abc import Sequence
@@ -25,6 +25,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from decodebench.bench.drift import MAD_SD
 from decodebench.bench.interval import interval
 from decodebench.bench.step_log import IntArray
 from decodebench.results.metrics import FEWEST_FOR_INTERVAL
@@ -33,6 +34,8 @@ RUN_STEPS = 12
 """Steps of a run: about a second of the slow machines that need this, in which they seldom change."""
 WIDTH = 1.25
 """Of normal ratios the estimate has 0.78 of the mean's efficiency; those four deviations off weigh 0.6 %."""
+WIDTH_BETWEEN = 2.0
+"""The same in standard deviations between draws, of which there are few: 0.94."""
 LEAST_HELD = 10
 """Ratios that the measure of the heap holds: few lie close together by chance."""
 LEAST_OTHERS = 0.1
@@ -85,7 +88,8 @@ def _heap(by_draw: Sequence[Ratios]) -> tuple[float, float]:
     x = np.concatenate(by_draw)
     centre, deviation = _shortest(x, max(ceil(len(x) / 4), LEAST_HELD))
     medians = np.array([np.median(each) for each in by_draw])
-    width = WIDTH * max(deviation, _shortest(medians, ceil((len(medians) + 1) / 2))[1], 1e-9)
+    between = MAD_SD * float(np.median(np.abs(medians - np.median(medians))))
+    width = max(WIDTH * deviation, WIDTH_BETWEEN * between, 1e-9)
     for _ in range(MOST_TURNS):
         weights = np.exp(-(((x - centre) / width) ** 2) / 2)
         before, centre = centre, float(weights @ x / weights.sum())
