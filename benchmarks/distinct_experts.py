@@ -18,11 +18,12 @@ import torch
 from transformers import AutoModelForCausalLM, DynamicCache
 
 from decodebench.engine.models import resolve_model
+from decodebench.kv.arithmetic import ceil_div
 
 BLOCK = 16  # tokens of a donor's page
 NUMBER = 0.015  # of the constant fill, and the spread of the normal one
 
-Fill = Callable[[torch.Tensor, int], torch.Tensor]
+Fill = Callable[[torch.Tensor], torch.Tensor]
 
 
 class Model:
@@ -65,7 +66,7 @@ def made(caches: list[DynamicCache], fill: Fill) -> DynamicCache:
     for layer in range(len(caches[0].layers)):
         keys = torch.cat([cache.layers[layer].keys for cache in caches])
         values = torch.cat([cache.layers[layer].values for cache in caches])
-        out.update(fill(keys, 0), fill(values, 1), layer)
+        out.update(fill(keys), fill(values), layer)
     return out
 
 
@@ -73,20 +74,22 @@ def fills(batch: int, tokens: int, rng: np.random.Generator) -> dict[str, tuple[
     """By name: how many donors it takes (None: the batch's own prefills), and what becomes of them."""
 
     def pages(donors: int) -> Fill:
-        drawn = np.repeat(rng.integers(0, donors, (batch, -(-tokens // BLOCK))), BLOCK, axis=1)[:, :tokens]
+        drawn = np.repeat(rng.integers(0, donors, (batch, ceil_div(tokens, BLOCK))), BLOCK, axis=1)[
+            :, :tokens
+        ]
         which, place = torch.tensor(drawn), torch.arange(tokens)
-        return lambda kept, _: kept[which, :, place].permute(0, 2, 1, 3).contiguous()
+        return lambda kept: kept[which, :, place].permute(0, 2, 1, 3).contiguous()
 
     def numbers(draw: Callable[[tuple[int, ...]], torch.Tensor]) -> Fill:
-        return lambda kept, _: draw((batch, kept.shape[1], tokens, kept.shape[3])).to(kept.dtype)
+        return lambda kept: draw((batch, kept.shape[1], tokens, kept.shape[3])).to(kept.dtype)
 
     return {
-        "real prefill": (None, lambda kept, _: kept),
+        "real prefill": (None, lambda kept: kept),
         "constant": (1, numbers(lambda shape: torch.full(shape, NUMBER))),
         "normal": (1, numbers(lambda shape: NUMBER * torch.randn(shape))),
         "donor:1": (1, pages(1)),
         "donor:4": (4, pages(4)),
-        "donor": (batch, lambda kept, _: kept[:, :, :tokens].clone()),
+        "donor": (batch, lambda kept: kept[:, :, :tokens].clone()),
     }
 
 

@@ -25,9 +25,10 @@ from numpy.typing import NDArray
 
 from decodebench.bench.drift import drift
 from decodebench.bench.fidelity import REAL, Figures, Round, compare
-from decodebench.bench.fidelity_rounds import PASSES, Effort
+from decodebench.bench.fidelity_rounds import Effort
 from decodebench.bench.warmup import warmup_end
 from decodebench.bench.window_plan import WindowPlan
+from decodebench.cli.fidelity import PASSES
 from decodebench.results.fidelity import RelativeError
 
 FILL = "donor"

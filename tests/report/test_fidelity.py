@@ -12,7 +12,7 @@ REAL = Arm(step_time_ns=50_000_000, measured_context=1000, distinct_tokens=15.6)
 FILLED = Arm(step_time_ns=42_000_000, measured_context=1001, distinct_tokens=9.5)
 
 
-def printed(*points: FidelityPoint, passes: int = 1) -> list[str]:
+def printed(*points: FidelityPoint) -> list[str]:
     document = FidelityDocument(
         schema="decodebench.fidelity/1",
         out="out",
@@ -21,7 +21,6 @@ def printed(*points: FidelityPoint, passes: int = 1) -> list[str]:
         seed=0,
         window_steps=64,
         precision_asked=0.015,
-        passes=passes,
         host=Host(),
         points=points,
     )
@@ -53,7 +52,7 @@ def test_the_error_at_equal_speed_is_quoted_and_that_of_the_means_stands_beside_
         real=REAL,
         filled=FILLED,
     )
-    lines = printed(FidelityPoint(batch_size=16, context_len=1000, comparisons=(found,)), passes=4)
+    lines = printed(FidelityPoint(batch_size=16, context_len=1000, comparisons=(found,)))
     (row,) = [line for line in lines if "donor:1" in line]
     figures = "-16.0% -17.0% to -15.0% -10.0% (-30.0% to +10.0%) 9.5 15.6 8 30 50.00 42.00"
     assert " ".join(row.split()) == f"16 1k donor:1 {figures}"

@@ -53,5 +53,9 @@ def drift(durations: NDArray[np.int64], first_context: float) -> Drift:
 
 
 def _median_variance(half: NDArray[np.float64]) -> float:
-    mad = float(np.median(np.abs(half - np.median(half))))
-    return (MEDIAN_SE * MAD_SD * mad) ** 2 / len(half)
+    return (MEDIAN_SE * robust_deviation(half)) ** 2 / len(half)
+
+
+def robust_deviation(figures: NDArray[np.float64]) -> float:
+    """Standard deviation of normal figures, by the median absolute deviation, which those far off hardly move."""
+    return MAD_SD * float(np.median(np.abs(figures - np.median(figures))))

@@ -25,7 +25,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from decodebench.bench.drift import MAD_SD
+from decodebench.bench.drift import robust_deviation
 from decodebench.bench.interval import interval
 from decodebench.bench.step_log import IntArray
 from decodebench.results.metrics import FEWEST_FOR_INTERVAL
@@ -88,8 +88,7 @@ def _heap(by_draw: Sequence[Ratios]) -> tuple[float, float]:
     x = np.concatenate(by_draw)
     centre, deviation = _shortest(x, max(ceil(len(x) / 4), LEAST_HELD))
     medians = np.array([np.median(each) for each in by_draw])
-    between = MAD_SD * float(np.median(np.abs(medians - np.median(medians))))
-    width = max(WIDTH * deviation, WIDTH_BETWEEN * between, 1e-9)
+    width = max(WIDTH * deviation, WIDTH_BETWEEN * robust_deviation(medians), 1e-9)
     for _ in range(MOST_TURNS):
         weights = np.exp(-(((x - centre) / width) ** 2) / 2)
         before, centre = centre, float(weights @ x / weights.sum())

@@ -31,10 +31,6 @@ from decodebench.results.fidelity import Comparison
 
 MOST_SPOILED = 2
 """A point is given up when it has more than this many spoiled rounds for every other one, and ten in all."""
-PASSES = 3
-"""Rounds with the same prompts: a prefill costs many steps, and prompts that the prefix cache holds are not prefilled
-again."""
-MAX_DRAWS = 40
 
 
 @dataclass(frozen=True, slots=True)

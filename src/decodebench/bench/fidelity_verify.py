@@ -42,29 +42,28 @@ def round_of(measured: MeasuredRound) -> Round:
 def verify_fidelity(document: FidelityDocument, measured: Sequence[MeasuredRound]) -> Verification:
     """Does the document say what its rounds say?"""
     found: list[Mismatch] = []
+    rounds: dict[tuple[int, int, int], list[Round]] = {}
     used: dict[tuple[int, int, int], int] = {}
+    for each in measured:
+        rounds.setdefault((each.batch_size, each.context_len, each.launch), []).append(round_of(each))
     for point in document.points:
         for told in point.comparisons:
             key = (point.batch_size, point.context_len, told.launch)
-            rounds = [
-                round_of(each) for each in measured if (each.batch_size, each.context_len, each.launch) == key
-            ]
+            known = rounds.get(key, [])
             where = f"batch {point.batch_size}, context {point.context_len}, {told.fill}"
             count = told.rounds + told.spoiled
             # A run that was killed may have kept a round without coming to tell of it.
-            if not count <= len(rounds) <= count + 1:
-                found.append(Mismatch(where, "the number of rounds", count, len(rounds)))
+            if not count <= len(known) <= count + 1:
+                found.append(Mismatch(where, "the number of rounds", count, len(known)))
                 continue
             used[key] = max(count, used.get(key, 0))
             try:
-                again = compare(told.fill, told.launch, rounds[:count])
-            except (
-                KeyError,
-                ValueError,
-            ) as error:  # a fill that the rounds do not know, windows that differ in length
+                again = compare(told.fill, told.launch, known[:count])
+            # A fill that the rounds do not know, or windows that differ in length.
+            except (KeyError, ValueError) as error:
                 found.append(Mismatch(where, "the figures", "there", f"impossible ({error!r})"))
                 continue
-            found += [Mismatch(where, *each) for each in _differences(told, again)]
+            found += [Mismatch(where, *difference) for difference in _differences(told, again)]
     return Verification(len(document.points), sum(used.values()), tuple(found))
 
 

@@ -11,14 +11,7 @@ from decodebench.bench.donor_prompts import Text
 from decodebench.bench.donor_set import DonorSet
 from decodebench.bench.facts import EngineFacts
 from decodebench.bench.fidelity import Mode
-from decodebench.bench.fidelity_rounds import (
-    MAX_DRAWS,
-    Compared,
-    Effort,
-    Rounds,
-    prompts_of,
-    real_misfit,
-)
+from decodebench.bench.fidelity_rounds import Compared, Effort, Rounds, prompts_of, real_misfit
 from decodebench.bench.point_state import PointState
 from decodebench.bench.running import Running
 from decodebench.bench.settings import Settings
@@ -30,6 +23,7 @@ LONGEST_S = 300.0
 SHARE = 0.25
 """Of `--max-time`, at most, that is kept for the comparison."""
 PRECISION = 0.015
+MAX_DRAWS = 40
 PASSES = 1
 """Five draws, which an interval takes, are then five rounds."""
 

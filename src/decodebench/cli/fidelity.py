@@ -14,6 +14,8 @@ from decodebench.cli.engine_options import NUMBERS, add_engine_options
 from decodebench.cli.measure_options import add_effort_options, add_grid_options, add_output_options
 
 FILLS = (*NUMBERS, "donor")
+PASSES = 3
+"""A real prefill costs more than its steps, and prompts that the prefix cache holds are not prefilled again."""
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -42,7 +44,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     effort.add_argument(
         "--passes",
         type=int,
-        default=3,
+        default=PASSES,
         metavar="N",
         help="rounds with the same prompts, which are prefilled once where prefixes are cached (default: %(default)s)",
     )

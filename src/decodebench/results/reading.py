@@ -4,6 +4,7 @@ import json
 from typing import TypeVar
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from decodebench.errors import UserError
 from decodebench.results.model import Record
@@ -21,10 +22,15 @@ def read(kind: type[Document], text: str | bytes, source: str, *, verb: str, ver
     try:
         return kind.model_validate_json(text, strict=True)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
+        where, first = first_fault(error)
         message = f"{source}: field {where}: {first['msg']} (found {first['input']!r:.80})"
         raise UserError(message, "the file is damaged or was edited; measure again") from None
+
+
+def first_fault(error: ValidationError) -> tuple[str, ErrorDetails]:
+    """The field, dotted (empty: the whole), and what is wrong with it."""
+    first = error.errors(include_url=False)[0]
+    return ".".join(map(str, first["loc"])), first
 
 
 def _check_version(raw: object, source: str, verb: str, known: int) -> None:

@@ -11,6 +11,7 @@ from pydantic import Field, PositiveInt, ValidationError
 from decodebench.errors import UserError
 from decodebench.results.files import storage_errors
 from decodebench.results.model import Record
+from decodebench.results.reading import first_fault
 
 FILE = "rounds.jsonl"
 
@@ -66,8 +67,7 @@ def _read(line: str, where: str) -> MeasuredRound:
     try:
         return MeasuredRound.model_validate_json(line, strict=True)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(map(str, first["loc"]))
+        field, first = first_fault(error)
         raise UserError(
             f"{where}: {field + ': ' if field else ''}{first['msg']}", "the file is damaged; measure again"
         ) from None
