@@ -17,11 +17,11 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache
 
+from decodebench.connector.config import DEFAULT_NUMBER
 from decodebench.engine.models import resolve_model
 from decodebench.kv.arithmetic import ceil_div
 
 BLOCK = 16  # tokens of a donor's page
-NUMBER = 0.015  # of the constant fill, and mean and spread of the normal one
 
 Fill = Callable[[torch.Tensor], torch.Tensor]
 
@@ -85,8 +85,8 @@ def fills(batch: int, tokens: int, rng: np.random.Generator) -> dict[str, tuple[
 
     return {
         "real prefill": (None, lambda kept: kept),
-        "constant": (1, numbers(lambda shape: torch.full(shape, NUMBER))),
-        "normal": (1, numbers(lambda shape: NUMBER + NUMBER * torch.randn(shape))),
+        "constant": (1, numbers(lambda shape: torch.full(shape, DEFAULT_NUMBER))),
+        "normal": (1, numbers(lambda shape: DEFAULT_NUMBER + DEFAULT_NUMBER * torch.randn(shape))),
         "donor:1": (1, pages(1)),
         "donor:4": (4, pages(4)),
         "donor": (batch, lambda kept: kept[:, :, :tokens].clone()),

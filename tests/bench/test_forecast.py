@@ -51,7 +51,7 @@ def test_windows_hold_whole_compressions_too():
     rows = MLA(block_size=256, num_kv_heads=1, head_size=512, dtype="bfloat16", tokens_per_state=4)
     assert periods([KVCacheGroup(("a",), rows)]) == (4, 256)
     layers = UniformTypeSpecs.of({"a": rows, "b": replace(rows, tokens_per_state=128)})
-    assert periods([KVCacheGroup(("a", "b"), layers)]) == (4, 256)
+    assert periods([KVCacheGroup(("a", "b"), layers)]) == (4, 128, 256)
 
 
 def test_a_state_has_no_period():

@@ -10,7 +10,7 @@ import pytest
 from decodebench.bench.fidelity import REAL, compare
 from decodebench.bench.fidelity_verify import round_of
 from decodebench.cli.main import main
-from decodebench.results.fidelity import FidelityDocument, FidelityPoint
+from decodebench.results.fidelity import FidelityDocument, FidelityPoint, PointFidelity
 from decodebench.results.rounds import MeasuredCohort, MeasuredRound, append
 from decodebench.results.schema import RunDocument, RunStatus, parse
 from decodebench.results.store import Store
@@ -173,12 +173,12 @@ def test_the_result_of_a_fidelity_is_shown_again(compared: Path, capsys: Capture
     assert FidelityDocument.model_validate_json(capsys.readouterr().out) == fidelity_document()
 
 
-def with_rounds(directory: Path) -> FidelityDocument:
-    """The rounds of a fidelity, and the document that tells of them; a killed run may have kept one round more."""
+def keep_rounds(directory: Path, batch_size: int) -> list[MeasuredRound]:
+    """Keep rounds; returns all but the last, which a killed run may not have come to tell of."""
     rng = np.random.default_rng(0)
     rounds = [
         MeasuredRound(
-            batch_size=4,
+            batch_size=batch_size,
             context_len=1000,
             launch=0,
             draw=number // 2,
@@ -194,7 +194,12 @@ def with_rounds(directory: Path) -> FidelityDocument:
     ]
     for each in rounds:
         append(directory, each)
-    found = compare("donor", 0, [round_of(each) for each in rounds[:11]])
+    return rounds[:-1]
+
+
+def with_rounds(directory: Path) -> FidelityDocument:
+    """The rounds of a fidelity, and the document that tells of them."""
+    found = compare("donor", 0, [round_of(each) for each in keep_rounds(directory, batch_size=4)])
     point = FidelityPoint(batch_size=4, context_len=1000, comparisons=(found,))
     document = fidelity_document().model_copy(update={"points": (point,), "passes": 2})
     (directory / "fidelity.json").write_text(document.to_json())
@@ -258,6 +263,69 @@ def test_verify_of_a_fidelity_misses_a_round(compared: Path, capsys: Captured) -
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:9]) + '{"batch_size": 4, "cont')
     assert main(["show", str(compared), "--verify"]) == 6
     assert "the number of rounds is 11, recomputed 9" in capsys.readouterr().out
+
+
+@pytest.fixture
+def run_compared(run: RunDocument) -> Path:
+    """A run whose point 0 was compared with real prefill."""
+    directory = Path(run.out)
+    found = compare("donor", 0, [round_of(each) for each in keep_rounds(directory, batch_size=2)])
+    told = PointFidelity(**dict(found), duration_ns=10**9)
+    points = (run.points[0].model_copy(update={"fidelity": told}), *run.points[1:])
+    store = Store.open(directory)
+    store.write(run.model_copy(update={"points": points}))
+    return directory
+
+
+def test_verify_of_a_run_recomputes_its_comparison_too(run_compared: Path, capsys: Captured) -> None:
+    assert main(["show", str(run_compared), "--verify"]) == 0
+    said = "12 repeats and 11 rounds of the comparison with real prefill recomputed from their steps, 0 mismatches"
+    assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("field", ["error", "low", "rounds", "fill", "launch"])
+def test_verify_of_a_run_finds_an_edited_comparison(run_compared: Path, capsys: Captured, field: str) -> None:
+    path = run_compared / "run.json"
+    raw = json.loads(path.read_text())
+    told = raw["points"][0]["fidelity"]
+    told[field] = "constant" if field == "fill" else told[field] + 3
+    path.write_text(json.dumps(raw))
+    assert main(["show", str(run_compared), "--verify"]) == 6
+    assert "batch 2, context 1000, " in capsys.readouterr().out
+
+
+def test_verify_of_a_run_misses_the_rounds_it_tells_of(run_compared: Path, capsys: Captured) -> None:
+    (run_compared / "rounds.jsonl").unlink()
+    assert main(["show", str(run_compared), "--verify"]) == 6
+    shown = capsys.readouterr().out
+    assert "the number of rounds is 11, recomputed 0" in shown
+    assert "12 repeats" in shown
+
+
+@pytest.mark.parametrize("kind", ["run", "fidelity"])
+def test_verify_misses_a_comparison_that_was_measured(
+    run_compared: Path, compared: Path, capsys: Captured, kind: str
+) -> None:
+    with_rounds(compared)
+    path = run_compared / "run.json" if kind == "run" else compared / "fidelity.json"
+    raw = json.loads(path.read_text())
+    if kind == "run":
+        del raw["points"][0]["fidelity"]
+    else:
+        raw["points"][0]["comparisons"] = []
+    path.write_text(json.dumps(raw))
+    assert main(["show", str(path.parent), "--verify"]) == 6
+    assert "launch 0: the comparison is absent, recomputed 12 rounds" in capsys.readouterr().out
+
+
+def test_verify_of_a_run_whose_comparison_had_no_time_needs_no_rounds(
+    run: RunDocument, capsys: Captured
+) -> None:
+    told = PointFidelity(**dict(compare("donor", 0, [])) | {"reason": "no round ended within 30 s"})
+    points = (run.points[0].model_copy(update={"fidelity": told}), *run.points[1:])
+    Store.open(Path(run.out)).write(run.model_copy(update={"points": points}))
+    assert main(["show", run.out, "--verify"]) == 0
+    assert "and 0 rounds" in capsys.readouterr().out
 
 
 def test_a_damaged_line_of_rounds_is_one_message(compared: Path, capsys: Captured) -> None:

@@ -38,6 +38,7 @@ from vllm.v1.outputs import KVConnectorOutput, ModelRunnerOutput
 from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
 
+from decodebench.connector.layout import GroupLayers
 from decodebench.connector.ledger import owed_pages
 from decodebench.connector.metadata import DecodeBenchConnectorMetadata, JobReport, KeepReport, WorkerReport
 
@@ -82,7 +83,7 @@ class Workers:
     spoil: tuple[int, ...] | None = None  # pages to report instead of the true ones
     error: str | None = None
     keep_error: str | None = None
-    page_bytes: tuple[int, ...] = ()  # told with every report, where a test has it
+    layers: GroupLayers | None = None  # told with every report, where a test has it
     due: deque = field(default_factory=deque)  # (step at which to report, reports)
     keeping: deque = field(default_factory=deque)  # (step at which to report, copies)
     released: list[str] = field(default_factory=list)
@@ -120,7 +121,7 @@ class Workers:
         return KVConnectorOutput(
             finished_sending=sent or None,
             finished_recving=set(meta.release) or None,
-            kv_connector_worker_meta=WorkerReport(meta.step, jobs, kept, self.page_bytes),
+            kv_connector_worker_meta=WorkerReport(meta.step, jobs, kept, self.layers),
         )
 
 

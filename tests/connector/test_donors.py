@@ -2,6 +2,7 @@
 
 import pytest
 
+from decodebench.connector.layout import GroupLayers
 from tests.connector.donor_requests import GROUPS, IN_FLIGHT, NO_BLOCKS_HELD, donor, free_blocks
 from tests.connector.engine import FULL, SLIDING, Workers, state_spec
 
@@ -81,7 +82,7 @@ def test_the_room_is_counted_in_the_workers_pages(engine):
     e.run()
     donors = e.connector._scheduler_half._donors
     assert donors.used_bytes == 4 * page
-    workers.page_bytes = (3 * page,)
+    workers.layers = GroupLayers((3 * page,), (("1",),))
     e.add(decodebench={"fill": False}, prompt_len=2, max_tokens=1)
     e.run()
     assert donors.used_bytes == 12 * page

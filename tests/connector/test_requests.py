@@ -4,6 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from decodebench.connector.layout import GroupLayers
 from decodebench.connector.params import RequestParams
 from tests.connector.engine import FULL, SLIDING, Workers, state_spec
 
@@ -61,6 +62,17 @@ def test_info_describes_the_engine_in_the_response(engine):
     assert info["connector"]["class"] == "decodebench.connector.connector.DecodeBenchConnector"
     assert [group["kind"] for group in info["groups"]] == ["full_attention", "sliding_window", "state"]
     assert (info["num_blocks"], info["usable_blocks"]) == (500, 499)
+
+
+@IN_FLIGHT
+def test_info_of_two_tokens_tells_the_layers_that_workers_know(engine, in_flight):
+    """The engine's scheduler is told one layer of a group, and the first step's reports come after its answers."""
+    e = engine(workers=Workers(layers=GroupLayers((3,), (("4", "128"),))), in_flight=in_flight)
+    request = e.add(decodebench={"info": True, "fill": False}, prompt_len=2, max_tokens=2)
+    e.run()
+    info = e.answer(request)["info"]
+    assert info["groups"][0]["tokens_per_state"] == ["4", "128"]
+    assert info["donor_bank"]["page_bytes"] == [3]
 
 
 @IN_FLIGHT

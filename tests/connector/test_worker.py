@@ -13,8 +13,8 @@ from vllm.v1.kv_cache_interface import (
 )
 
 from decodebench.connector.config import ConnectorConfig
-from decodebench.connector.layout import group_shape
-from decodebench.connector.metadata import DecodeBenchConnectorMetadata, RequestFill
+from decodebench.connector.layout import GroupLayers, group_shape
+from decodebench.connector.metadata import DecodeBenchConnectorMetadata, RequestFill, WorkerReport
 from decodebench.connector.worker import WorkerHalf
 from decodebench.kv.blocks import select
 from tests.connector.engine import FULL, SLIDING, state_spec
@@ -186,10 +186,16 @@ def test_layers_of_one_group_may_store_fewer_rows_for_the_same_tokens(pool):
     worker.take_finished()
     report = worker.report()
     assert report.jobs[0].pages == (2,)
-    assert report.page_bytes == (sum(spec.page_size_bytes for spec in specs.values()),)
-    assert worker.report().page_bytes == ()
+    sizes = [spec.page_size_bytes for spec in specs.values()]
+    assert report.layers == GroupLayers((sum(sizes),), (("4", "128"),))
+    assert worker.report().layers is None
     assert [int((pages["layer0"][block] != 0).sum()) // 8 for block in (1, 2)] == [64, 130 // 4]
     assert [int((pages["layer1"][block] != 0).sum()) // 8 for block in (1, 2)] == [2, 1]
+
+
+def test_layers_that_one_of_two_workers_tells_are_known():
+    told = WorkerReport(0, layers=GroupLayers((8, 20), (("1",), ("4", "128"))))
+    assert told.aggregate(WorkerReport(0)).layers == WorkerReport(0).aggregate(told).layers == told.layers
 
 
 def test_normal_content_is_seeded(pool):

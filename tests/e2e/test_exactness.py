@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from decodebench.bench.client import Client, CohortRequest, describe_ranks
-from decodebench.bench.forecast import forecast
+from decodebench.bench.client import Client, CohortRequest
+from decodebench.bench.forecast import forecast, periods
 from decodebench.bench.grid import grid
 from decodebench.bench.outcome import Outcome
 from decodebench.bench.settings import Settings
@@ -103,11 +103,11 @@ def test_every_step_of_the_window_decodes_exactly_the_cohort(server):
 
 
 @pytest.mark.parametrize("server", KINDS, indirect=True)
-def test_the_donors_bank_counts_what_pages_take_in_a_worker(server):
-    """Layers of a group may differ, and the engine's scheduler knows one of them: the workers tell."""
-    (facts,) = describe_ranks(server.target)
+def test_every_layer_of_a_group_is_told(server):
+    """Layers may differ, and the engine's scheduler knows one of them: the workers tell."""
     groups = plan_command(server.command).in_force.pool.groups
-    assert facts["donor_bank"]["page_bytes"] == [group.page_bytes for group in groups]
+    assert server.engine.first["donor_bank"]["page_bytes"] == [group.page_bytes for group in groups]
+    assert server.engine.periods == periods(groups)
 
 
 @pytest.mark.matrix

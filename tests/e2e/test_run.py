@@ -1,6 +1,7 @@
 """`decodebench run` from start to end: what it prints, stores and leaves behind."""
 
 import json
+import shutil
 from pathlib import Path
 
 import jsonschema
@@ -116,8 +117,31 @@ def test_nothing_of_a_finished_run_is_left_running(finished):
 def test_show_prints_it_again_and_verify_finds_every_figure_in_the_steps(finished, tmp_path):
     shown = Command(tmp_path, "show", str(finished.out), "--verify")
     assert shown.wait() == 0
+    found = finished.document["points"][0]["fidelity"]
+    rounds = found["rounds"] + found["spoiled"]
+    assert f" and {rounds} rounds of the comparison with real prefill recomputed" in shown.stdout
     assert "0 mismatches" in shown.stdout
     assert "--max-num-seqs is 64" in shown.stdout
+
+
+@pytest.mark.matrix
+def test_a_comparison_that_was_cut_short_is_measured_anew(finished, tmp_path):
+    """Its kept rounds are not counted with the new ones, even if both are of the same launch."""
+    copy = tmp_path / "cut"
+    shutil.copytree(finished.out, copy)
+    document = json.loads((copy / "run.json").read_text())
+    document["points"][0]["fidelity"] |= {"low": None, "high": None, "at_equal_speed": None}
+    (copy / "run.json").write_text(json.dumps(document))
+    rounds = copy / "rounds.jsonl"
+    rounds.write_text(rounds.read_text().replace('"launch":0', '"launch":1'))
+    resumed = Command(tmp_path, "run", "--resume", str(copy), "--json")
+    try:
+        assert_ended_well(resumed)
+        assert resumed.document["points"][0]["fidelity"]["launch"] == 1
+        verified = Command(tmp_path, "show", str(copy), "--verify")
+        assert verified.wait() == 0, verified.stdout
+    finally:
+        resumed.clean_up()
 
 
 def test_from_runs_the_same_again_somewhere_else(finished, tmp_path):

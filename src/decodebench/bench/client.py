@@ -224,7 +224,8 @@ async def _describe_ranks(target: Target) -> list[Mapping[str, Any]]:
 
 async def _describe(session: aiohttp.ClientSession, target: Target, rank: int) -> Mapping[str, Any] | None:
     """What one rank says of itself, or None if there is no such rank, or it does not run our connector."""
-    fields = completion_fields(target.model, 1, "decodebench-info", {"fill": False, "info": True})
+    # Two tokens: the answer knows what workers reported in steps before its last.
+    fields = completion_fields(target.model, 2, "decodebench-info", {"fill": False, "info": True})
     headers = target.headers | {RANK_HEADER: str(rank)}
     try:
         answer = await post(session, headers, None, fields | {"prompt": [1, 2]})

@@ -1,6 +1,6 @@
 """The rounds of a fidelity as they are kept, and its figures once more from what was kept."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isclose
 
 import numpy as np
@@ -10,6 +10,7 @@ from decodebench.bench.grid import GridPoint
 from decodebench.bench.verify import Mismatch, Verification
 from decodebench.results.fidelity import Comparison, FidelityDocument
 from decodebench.results.rounds import MeasuredCohort, MeasuredRound
+from decodebench.results.schema import RunDocument
 
 
 def kept(point: GridPoint, launch: int, each: Round) -> MeasuredRound:
@@ -39,32 +40,63 @@ def round_of(measured: MeasuredRound) -> Round:
     return Round(measured.draw, arms | {name: Spoiled(reason) for name, reason in measured.spoiled.items()})
 
 
-def verify_fidelity(document: FidelityDocument, measured: Sequence[MeasuredRound]) -> Verification:
+def verify_fidelity(document: FidelityDocument, measured: Iterable[MeasuredRound]) -> Verification:
     """Does the document say what its rounds say?"""
+    return _verify(
+        [
+            (point.batch_size, point.context_len, told)
+            for point in document.points
+            for told in point.comparisons
+        ],
+        measured,
+    )
+
+
+def verify_run_fidelity(document: RunDocument, measured: Iterable[MeasuredRound]) -> Verification:
+    """The same of a run's comparison with real prefill, if it has one."""
+    return _verify(
+        [
+            (point.batch_size, point.context_len, point.fidelity)
+            for point in document.points
+            if point.fidelity is not None
+        ],
+        measured,
+    )
+
+
+def _verify(
+    tellings: Sequence[tuple[int, int, Comparison]], measured: Iterable[MeasuredRound]
+) -> Verification:
+    """Every comparison, told of a batch size and context, once more."""
     found: list[Mismatch] = []
     rounds: dict[tuple[int, int, int], list[Round]] = {}
     used: dict[tuple[int, int, int], int] = {}
     for each in measured:
         rounds.setdefault((each.batch_size, each.context_len, each.launch), []).append(round_of(each))
-    for point in document.points:
-        for told in point.comparisons:
-            key = (point.batch_size, point.context_len, told.launch)
-            known = rounds.get(key, [])
-            where = f"batch {point.batch_size}, context {point.context_len}, {told.fill}"
-            count = told.rounds + told.spoiled
-            # A run that was killed may have kept a round without coming to tell of it.
-            if not count <= len(known) <= count + 1:
-                found.append(Mismatch(where, "the number of rounds", count, len(known)))
-                continue
-            used[key] = max(count, used.get(key, 0))
-            try:
-                again = compare(told.fill, told.launch, known[:count])
-            # A fill that the rounds do not know, or windows that differ in length.
-            except (KeyError, ValueError) as error:
-                found.append(Mismatch(where, "the figures", "there", f"impossible ({error!r})"))
-                continue
-            found += [Mismatch(where, *difference) for difference in _differences(told, again)]
-    return Verification(len(document.points), sum(used.values()), tuple(found))
+    for batch_size, context_len, told in tellings:
+        key = (batch_size, context_len, told.launch)
+        known = rounds.get(key, [])
+        where = f"batch {batch_size}, context {context_len}, {told.fill}"
+        count = told.rounds + told.spoiled
+        # A run that was killed may have kept a round without coming to tell of it.
+        if not count <= len(known) <= count + 1:
+            found.append(Mismatch(where, "the number of rounds", count, len(known)))
+            continue
+        used[key] = max(count, used.get(key, 0))
+        try:
+            again = compare(told.fill, told.launch, known[:count])
+        # A fill that the rounds do not know, or windows that differ in length.
+        except (KeyError, ValueError) as error:
+            found.append(Mismatch(where, "the figures", "there", f"impossible ({error!r})"))
+            continue
+        found += [Mismatch(where, *difference) for difference in _differences(told, again)]
+    told_of = {(batch_size, context_len, told.launch) for batch_size, context_len, told in tellings}
+    for key in rounds.keys() - told_of:
+        if len(rounds[key]) > 1:
+            where = "batch {}, context {}, launch {}".format(*key)
+            found.append(Mismatch(where, "the comparison", "absent", f"{len(rounds[key])} rounds"))
+    points = {(batch_size, context_len) for batch_size, context_len, _ in tellings}
+    return Verification(len(points), sum(used.values()), tuple(found))
 
 
 def _cohort(arm: Figures) -> MeasuredCohort:
@@ -79,7 +111,12 @@ def _cohort(arm: Figures) -> MeasuredCohort:
 
 def _differences(told: Comparison, again: Comparison) -> Iterator[tuple[str, object, object]]:
     """Field, as told, as recomputed."""
-    stored, recomputed = _flat(told.model_dump()), _flat(again.model_dump())
+    stored, recomputed = (
+        _flat(told.model_dump(include=set(Comparison.model_fields))),
+        _flat(again.model_dump()),
+    )
+    if not told.rounds + told.spoiled:
+        del stored["reason"], recomputed["reason"]  # why there is no round, no round tells
     for name in stored | recomputed:
         one, other = stored.get(name), recomputed.get(name)
         floats = isinstance(one, float) and isinstance(other, float)

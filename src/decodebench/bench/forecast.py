@@ -102,18 +102,14 @@ def _point(point: GridPoint, settings: Settings, whole: Plan, shape: Shape | Non
 
 
 def periods(groups: Sequence[KVCacheGroup]) -> tuple[int, ...]:
-    """The same of groups on paper as `EngineFacts.periods` of those an engine built.
-
-    A group of layers that differ counts as its first one there: vLLM's scheduler is told no other
-    (`generate_scheduler_kv_cache_config`), so DeepSeek-V4's 128 tokens a row are missing beside its 4.
-    """
+    """The same of groups on paper as `EngineFacts.periods` of those an engine built."""
     found = set()
     for group in groups:
         if group.kind not in _STATES:
             found.add(group.block_size)
-            first = group.representative
-            if isinstance(first, AttentionSpec) and first.tokens_per_state > 1:
-                found.add(first.tokens_per_state)
+            for spec in group.distinct_specs:
+                if isinstance(spec, AttentionSpec) and spec.tokens_per_state > 1:
+                    found.add(spec.tokens_per_state)
     return tuple(sorted(found))
 
 

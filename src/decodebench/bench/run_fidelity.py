@@ -12,12 +12,14 @@ from decodebench.bench.donor_set import DonorSet
 from decodebench.bench.facts import EngineFacts
 from decodebench.bench.fidelity import Mode
 from decodebench.bench.fidelity_rounds import Compared, Effort, Rounds, prompts_of, real_misfit
+from decodebench.bench.fidelity_verify import kept
 from decodebench.bench.point_state import PointState
 from decodebench.bench.running import Running
 from decodebench.bench.settings import Settings
 from decodebench.connector.limits import Limits
 from decodebench.report.progress import Progress
 from decodebench.results.fidelity import PointFidelity
+from decodebench.results.rounds import MeasuredRound
 
 LONGEST_S = 300.0
 SHARE = 0.25
@@ -57,9 +59,12 @@ def compare_with_real_prefill(
     *,
     launch: int,
     name: str,
+    keep_round: Callable[[MeasuredRound], None],
     on_round: Callable[[], None],
 ) -> None:
-    """Measure, and keep what is known in `state.fidelity` after every round; `on_round` is told then.
+    """Measure. Every round is handed to `keep_round`; then `state.fidelity` knows of it, and `on_round` is told.
+
+    Where no round ended, what an earlier part of the run had compared stands.
 
     `read`: what prompts are made of, a text that no donor has read; None: random ids.
     """
@@ -78,7 +83,7 @@ def compare_with_real_prefill(
         seed=settings.seed,
     )
 
-    def keep(point: Compared) -> None:
+    def tell(point: Compared) -> None:
         (found,) = rounds.comparisons(point)
         reason = f"no round ended within {seconds:g} s" if not point.rounds else found.reason
         state.fidelity = PointFidelity(
@@ -86,7 +91,11 @@ def compare_with_real_prefill(
         )
         on_round()
 
+    def keep(point: Compared) -> None:
+        keep_round(kept(point.point, launch, point.rounds[-1]))
+        tell(point)
+
     compared = Compared(state.point, state.plan.window)
     rounds.run([compared], keep)
-    if not compared.rounds:
-        keep(compared)
+    if not compared.rounds and state.fidelity is None:
+        tell(compared)

@@ -33,8 +33,10 @@ from decodebench.bench.settings import Settings
 from decodebench.bench.stopping import interleave
 from decodebench.errors import EngineFailed, UserError
 from decodebench.report.progress import Moment, Progress
+from decodebench.results import rounds
 from decodebench.results.point import RepeatDetail
 from decodebench.results.provenance import Engine
+from decodebench.results.rounds import MeasuredRound
 from decodebench.results.schema import RunDocument, RunStatus
 from decodebench.results.status import Status
 from decodebench.results.store import Store
@@ -71,6 +73,7 @@ class Runner:
         self._budget = Budget.of(settings.max_time_s, kept_s=self._kept_s)
         self._prompts = 0
         self._donors: DonorSet | None = None
+        self._has_rounds = False  # of the comparison with real prefill
         self._moment = Moment("starting")
         self._moment_at = time.monotonic()
 
@@ -174,9 +177,19 @@ class Runner:
             self._progress,
             launch=launch,
             name=name,
+            keep_round=self._keep_round,
             on_round=lambda: self._write(RunStatus.RUNNING),
         )
         self._run_log(f"{state.point}: fidelity {state.fidelity}")
+
+    def _keep_round(self, measured: MeasuredRound) -> None:
+        """The first takes the place of an earlier comparison, which did not come far enough."""
+        if not self._has_rounds:
+            self._has_rounds = True
+            for state in self._states:
+                state.fidelity = None
+            rounds.discard(self._store.directory)
+        rounds.append(self._store.directory, measured)
 
     def _open(self, launch: int) -> list[PointState]:
         return [state for state in self._states if state.needs_more(launch, self._settings)]

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Mapping
 from math import isfinite, nan
 
+from decodebench.connector.config import DEFAULT_NUMBER
 from decodebench.engine.command import EngineCommand, build_command
 from decodebench.engine.composition import AFTER, BEFORE, Siblings
 from decodebench.engine.server import STARTUP_TIMEOUT_S
@@ -64,9 +65,11 @@ def _add_fill_options(parser: argparse.ArgumentParser, fills: tuple[str, ...]) -
         help=f"what is written into the KV cache: {pages}constant and normal write numbers (default: {fills[0]}; "
         "without it --fill-mean alone means constant, --fill-std normal)",
     )
-    parser.add_argument("--fill-mean", type=_number, metavar="X", help="mean of the fill (default: 0.015)")
     parser.add_argument(
-        "--fill-std", type=_number, metavar="X", help="spread of a normal fill (default: 0.015)"
+        "--fill-mean", type=_number, metavar="X", help=f"mean of the fill (default: {DEFAULT_NUMBER})"
+    )
+    parser.add_argument(
+        "--fill-std", type=_number, metavar="X", help=f"spread of a normal fill (default: {DEFAULT_NUMBER})"
     )
 
 
@@ -92,11 +95,13 @@ def connector_config_of(args: argparse.Namespace) -> Mapping[str, object]:
     if content == "constant" and args.fill_std:
         raise UserError(f"--fill-std {args.fill_std:g}: a constant fill has no spread", "use --fill normal")
     if args.fill_std is not None and args.fill_std < 0:
-        raise UserError(f"--fill-std {args.fill_std:g}: must not be negative", "write 0.015, or leave it out")
+        raise UserError(
+            f"--fill-std {args.fill_std:g}: must not be negative", "leave it out, or write another"
+        )
     if content == "normal" and args.fill_std == 0:
         raise UserError("--fill-std 0: a normal fill without spread is a constant one", "use --fill constant")
-    std = 0.0 if content != "normal" else (args.fill_std or 0.015)
-    return {"fill_mean": 0.015 if args.fill_mean is None else args.fill_mean, "fill_std": std}
+    std = 0.0 if content != "normal" else (args.fill_std or DEFAULT_NUMBER)
+    return {"fill_mean": DEFAULT_NUMBER if args.fill_mean is None else args.fill_mean, "fill_std": std}
 
 
 def check_engine(args: argparse.Namespace) -> None:

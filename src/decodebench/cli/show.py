@@ -10,13 +10,14 @@ that its steps do not give: then neither may be trusted, and no statement about 
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from decodebench.errors import EXIT_CANNOT_TELL, EXIT_OK
 
 if TYPE_CHECKING:
-    from decodebench.bench.verify import Verification
+    from decodebench.bench.verify import Mismatch
     from decodebench.results.schema import RunDocument
     from decodebench.results.store import Store
 
@@ -74,7 +75,8 @@ def _show_fidelity(args: argparse.Namespace) -> int:
         from decodebench.results import rounds
 
         found = verify_fidelity(document, rounds.load(args.directory))
-        code = _tell(found, f"{found.repeats} rounds", sys.stderr if args.json else sys.stdout)
+        stream = sys.stderr if args.json else sys.stdout
+        code = _tell(found.points, found.mismatches, f"{found.repeats} rounds", stream)
     if args.json:
         print(document.to_json(indent=None))
     else:
@@ -84,18 +86,26 @@ def _show_fidelity(args: argparse.Namespace) -> int:
 
 
 def _verify(store: "Store", document: "RunDocument", stream: TextIO) -> int:
+    from decodebench.bench.fidelity_verify import verify_run_fidelity
     from decodebench.bench.verify import verify
+    from decodebench.results import rounds
 
+    # At once: a run that goes on measures more.
+    measured = rounds.load(store.directory) if (store.directory / rounds.FILE).exists() else []
+    compared = verify_run_fidelity(document, measured)
     result = verify(document, store.repeats())
-    return _tell(result, f"{result.repeats} repeats", stream)
+    recomputed = f"{result.repeats} repeats"
+    if compared.points:
+        recomputed += f" and {compared.repeats} rounds of the comparison with real prefill"
+    return _tell(result.points, (*result.mismatches, *compared.mismatches), recomputed, stream)
 
 
-def _tell(result: "Verification", recomputed: str, stream: TextIO) -> int:
+def _tell(points: int, mismatches: Sequence["Mismatch"], recomputed: str, stream: TextIO) -> int:
     """Print what was found; returns the exit code."""
-    for mismatch in result.mismatches[:SHOWN]:
+    for mismatch in mismatches[:SHOWN]:
         print(mismatch, file=stream)
-    if len(result.mismatches) > SHOWN:
-        print(f"... and {len(result.mismatches) - SHOWN} more", file=stream)
-    counts = f"{result.points} points, {recomputed} recomputed from their steps"
-    print(f"verify: {counts}, {len(result.mismatches)} mismatches", file=stream)
-    return EXIT_CANNOT_TELL if result.mismatches else EXIT_OK
+    if len(mismatches) > SHOWN:
+        print(f"... and {len(mismatches) - SHOWN} more", file=stream)
+    counts = f"{points} points, {recomputed} recomputed from their steps"
+    print(f"verify: {counts}, {len(mismatches)} mismatches", file=stream)
+    return EXIT_CANNOT_TELL if mismatches else EXIT_OK

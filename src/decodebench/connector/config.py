@@ -14,9 +14,13 @@ FLOAT32_MAX = 3.4028234663852886e38
 """Beyond it numbers are drawn as infinities, whose differences are no numbers."""
 
 
+DEFAULT_NUMBER = 0.015
+"""Mean of a fill where none is asked for, as in the in-tree connector; also the spread of a normal one."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConnectorConfig:
-    fill_mean: float = 0.015
+    fill_mean: float = DEFAULT_NUMBER
     fill_std: float = 0.0
     startup_fill: bool = False
     async_fill: bool = True

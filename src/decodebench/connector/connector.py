@@ -27,7 +27,7 @@ from vllm.v1.request import RequestStatus
 from decodebench.connector.config import ConnectorConfig
 from decodebench.connector.donors import Donors
 from decodebench.connector.info import describe
-from decodebench.connector.layout import group_shape, page_bytes_per_group
+from decodebench.connector.layout import GroupLayers, group_shape
 from decodebench.connector.limits import Limits, unsupported
 from decodebench.connector.metadata import DecodeBenchConnectorMetadata, WorkerReport
 from decodebench.connector.params import withhold
@@ -96,6 +96,7 @@ class DecodeBenchConnector(KVConnectorBase_V1, SupportsHMA):
         self, vllm_config: "VllmConfig", kv_cache_config: "KVCacheConfig", config: ConnectorConfig
     ) -> SchedulerHalf:
         limits = engine_limits(vllm_config, kv_cache_config)
+        layers = GroupLayers.of(kv_cache_config)
         parallel = vllm_config.parallel_config
         trace = None
         if config.trace_dir is not None:
@@ -110,12 +111,19 @@ class DecodeBenchConnector(KVConnectorBase_V1, SupportsHMA):
             donors=Donors(
                 limits.shapes,
                 kv_cache_config.transfer_group_ids,
-                page_bytes_per_group(kv_cache_config),
+                layers.page_bytes,
                 int(config.donor_bank_gib * (1 << 30)),
                 parallel.world_size,
             ),
-            info=lambda: describe(
-                type(self), vllm_config, kv_cache_config, limits, config, self._children(config.connectors)
+            layers=layers,
+            info=lambda told: describe(
+                type(self),
+                vllm_config,
+                kv_cache_config,
+                told,
+                limits,
+                config,
+                self._children(config.connectors),
             ),
             warn=logger.warning,
         )

@@ -52,8 +52,7 @@ class Donors:
     Args:
         shapes: how each KV cache group maps tokens to blocks.
         groups: ids of the groups that are filled, hence kept.
-        page_bytes: bytes of one block of each group in one worker, until a worker tells better: vLLM's scheduler knows
-            one layer's spec of a group, and layers may differ.
+        page_bytes: bytes of one block of each group in one worker, until workers tell better (`GroupLayers`).
         limit_bytes: what the bank of one worker may hold.
         num_workers: workers that each report every copy.
     """
@@ -85,7 +84,7 @@ class Donors:
         return sum(self._bytes_of(donor.page_counts) for donor in (*self._copying.values(), *held))
 
     def learn_page_bytes(self, page_bytes: Sequence[int]) -> None:
-        """Bytes of one block of each group, as a worker has them."""
+        """Bytes of one block of each group, as workers have them."""
         self._page_bytes = page_bytes
 
     def ask(self, donor_id: str, request_id: str, adapter: str | None = None) -> str | None:

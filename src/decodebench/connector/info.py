@@ -10,7 +10,7 @@ import vllm
 
 import decodebench
 from decodebench.connector.config import ConnectorConfig
-from decodebench.connector.layout import dtype_name, layer_specs
+from decodebench.connector.layout import GroupLayers, dtype_name
 from decodebench.connector.limits import Limits
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ def describe(
     connector: type,
     config: "VllmConfig",
     kv_cache_config: "KVCacheConfig",
+    layers: GroupLayers,
     limits: Limits,
     fill: ConnectorConfig,
     children: tuple[str, ...],
@@ -48,7 +49,7 @@ def describe(
         "fill": {"mean": fill.fill_mean, "std": fill.fill_std, "seed": fill.seed, "async": fill.async_fill},
         "device": _device(),
         "hybrid_kv_cache_manager": not scheduler.disable_hybrid_kv_cache_manager,
-        "groups": _groups(kv_cache_config, limits),
+        "groups": _groups(kv_cache_config, layers, limits),
         "num_blocks": limits.num_blocks,
         "usable_blocks": limits.usable_blocks,
         "watermark_blocks": limits.watermark_blocks,
@@ -76,30 +77,29 @@ def describe(
     }
 
 
-def _groups(kv_cache_config: "KVCacheConfig", limits: Limits) -> list[dict[str, Any]]:
-    groups: list[dict[str, Any]] = [
+def _groups(kv_cache_config: "KVCacheConfig", layers: GroupLayers, limits: Limits) -> list[dict[str, Any]]:
+    return [
         {
             "kind": shape.kind,
             "spec": type(group.kv_cache_spec).__name__,
             "block_size": shape.block_size,
             "window": shape.window,
             "scratch_blocks": shape.scratch_blocks,
-            "page_bytes": group.kv_cache_spec.page_size_bytes,
+            "page_bytes": page_bytes,
             "layers": len(group.layer_names),
-            "tokens_per_state": [],
+            "tokens_per_state": list(ratios),
             "filled": group_id in kv_cache_config.transfer_group_ids,
         }
-        for group_id, (group, shape) in enumerate(
-            zip(kv_cache_config.kv_cache_groups, limits.shapes, strict=True)
+        for group_id, (group, shape, page_bytes, ratios) in enumerate(
+            zip(
+                kv_cache_config.kv_cache_groups,
+                limits.shapes,
+                layers.page_bytes,
+                layers.tokens_per_state,
+                strict=True,
+            )
         )
     ]
-    for group_id, spec in {
-        (group, str(spec.tokens_per_state)) for group, _, spec in layer_specs(kv_cache_config)
-    }:
-        groups[group_id]["tokens_per_state"] = sorted(
-            {*groups[group_id]["tokens_per_state"], spec}, key=_as_number
-        )
-    return groups
 
 
 def _special_token_ids(config: Any) -> set[int]:
@@ -113,11 +113,6 @@ def _special_token_ids(config: Any) -> set[int]:
                 values = value if isinstance(value, list) else [value]
                 found |= {each for each in values if isinstance(each, int) and not isinstance(each, bool)}
     return found
-
-
-def _as_number(text: str) -> float:
-    numerator, _, denominator = text.partition("/")
-    return float(numerator) / float(denominator or 1)
 
 
 def _device() -> str:

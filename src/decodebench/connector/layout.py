@@ -5,8 +5,9 @@ names the layer: guessing a layout would fill a server with numbers that mean so
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Self
 
 import torch
 from vllm.v1.kv_cache_interface import (
@@ -45,12 +46,25 @@ def layer_spec(group_spec: KVCacheSpec, layer: str) -> KVCacheSpec:
     return group_spec.kv_cache_specs.get(layer, group_spec.first_spec)
 
 
-def page_bytes_per_group(config: KVCacheConfig) -> tuple[int, ...]:
-    """Bytes of one block of each group in one worker, all of its layers together."""
-    sizes = [0] * len(config.kv_cache_groups)
-    for group, _, spec in layer_specs(config):
-        sizes[group] += spec.page_size_bytes
-    return tuple(sizes)
+@dataclass(frozen=True, slots=True)
+class GroupLayers:
+    """The layers of each group, taken together.
+
+    Workers know them, all workers the same. vLLM tells its scheduler the spec of one layer of a group
+    (`generate_scheduler_kv_cache_config`), and layers may differ.
+    """
+
+    page_bytes: tuple[int, ...]  # of one block in one worker
+    tokens_per_state: tuple[tuple[str, ...], ...]  # distinct, as fractions: "4", "1/2"
+
+    @classmethod
+    def of(cls, config: KVCacheConfig) -> Self:
+        sizes = [0] * len(config.kv_cache_groups)
+        ratios: list[set[str]] = [set() for _ in sizes]
+        for group, _, spec in layer_specs(config):
+            sizes[group] += spec.page_size_bytes
+            ratios[group].add(str(spec.tokens_per_state))
+        return cls(tuple(sizes), tuple(tuple(sorted(each, key=Fraction)) for each in ratios))
 
 
 def group_shape(group_spec: KVCacheSpec, group_id: int) -> GroupShape:

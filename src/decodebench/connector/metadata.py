@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorMetadata, KVConnectorWorkerMetadata
 
+from decodebench.connector.layout import GroupLayers
 from decodebench.kv.writes import GroupWrites, Sources
 
 
@@ -92,10 +93,10 @@ class WorkerReport(KVConnectorWorkerMetadata):
     step: int
     jobs: tuple[JobReport, ...] = ()
     kept: tuple[KeepReport, ...] = ()
-    page_bytes: tuple[int, ...] = ()  # of one block of each group; in a worker's first report
+    layers: GroupLayers | None = None  # in a worker's first report
 
     def aggregate(self, other: KVConnectorWorkerMetadata) -> "WorkerReport":
         assert isinstance(other, WorkerReport), f"cannot aggregate with {type(other).__name__}"
         assert self.step == other.step, f"workers report different steps: {self.step} and {other.step}"
-        page_bytes = self.page_bytes or other.page_bytes
-        return WorkerReport(self.step, self.jobs + other.jobs, self.kept + other.kept, page_bytes)
+        layers = self.layers or other.layers
+        return WorkerReport(self.step, self.jobs + other.jobs, self.kept + other.kept, layers)

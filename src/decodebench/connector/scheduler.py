@@ -14,6 +14,7 @@ from decodebench.connector.config import ConnectorConfig
 from decodebench.connector.donors import Donors, Unusable
 from decodebench.connector.findings import Findings
 from decodebench.connector.intake import Intake
+from decodebench.connector.layout import GroupLayers
 from decodebench.connector.ledger import Filled, Ledger
 from decodebench.connector.limits import Limits
 from decodebench.connector.metadata import DecodeBenchConnectorMetadata, RequestFill, WorkerReport
@@ -38,7 +39,8 @@ class SchedulerHalf:
         log: where the steps are recorded.
         salt_matters: whether filled blocks would be found by later requests (prefix caching is on).
         donors: the donors that requests are filled from.
-        info: describes the engine when a request asks for it.
+        layers: the layers of each group as the scheduler is told them, until workers tell better.
+        info: describes the engine, with such layers, when a request asks for it.
         warn: the engine's logger.
     """
 
@@ -51,7 +53,8 @@ class SchedulerHalf:
         log: StepLog,
         salt_matters: bool,
         donors: Donors,
-        info: Callable[[], dict[str, Any]],
+        layers: GroupLayers,
+        info: Callable[[GroupLayers], dict[str, Any]],
         warn: Callable[[str], None],
     ) -> None:
         self._config = config
@@ -60,6 +63,7 @@ class SchedulerHalf:
         self._num_workers = num_workers
         self._log = log
         self._donors = donors
+        self._layers = layers
         self._info = info
         self._warn = warn
         self._intake = Intake(config, salt_matters, donors, warn)
@@ -178,8 +182,9 @@ class SchedulerHalf:
     def worker_output(self, report: WorkerReport) -> None:
         """A step's outputs came back."""
         self._log.completed(report.step, monotonic_ns())
-        if report.page_bytes:
-            self._donors.learn_page_bytes(report.page_bytes)
+        if report.layers is not None:
+            self._layers = report.layers
+            self._donors.learn_page_bytes(report.layers.page_bytes)
         for job in report.jobs:
             for filled in self._ledger.report(job):
                 self._note_filled(filled)
@@ -212,7 +217,7 @@ class SchedulerHalf:
         if error is not None:
             answer["error"] = error
         if params is not None and params.info:
-            answer["info"] = self._info() | {"donor_bank": self._donors.describe()}
+            answer["info"] = self._info(self._layers) | {"donor_bank": self._donors.describe()}
         if cohort is not None and not aborted:
             answer["cohort"] = cohort.describe() | {"workers": self._num_workers}
             if cohort.take_log(request_id):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from decodebench.connector.config import ConnectorConfig
 from decodebench.connector.filling import Filler, Outcome
-from decodebench.connector.layout import group_shape, layer_specs, page_bytes_per_group, page_content
+from decodebench.connector.layout import GroupLayers, group_shape, layer_specs, page_content
 from decodebench.connector.metadata import (
     DecodeBenchConnectorMetadata,
     DonorCopy,
@@ -74,7 +74,7 @@ class WorkerHalf:
         self._released: set[str] = set()
         self._jobs: list[JobReport] = []
         self._kept: list[KeepReport] = []
-        self._page_bytes = page_bytes_per_group(kv_cache_config)
+        self._layers: GroupLayers | None = GroupLayers.of(kv_cache_config)
 
     def register(self, kv_caches: Mapping[str, Any]) -> None:
         """Take the engine's KV cache tensors.
@@ -129,8 +129,8 @@ class WorkerHalf:
         """The step's number, and what has ended since the last report."""
         jobs, self._jobs = self._jobs, []
         kept, self._kept = self._kept, []
-        page_bytes, self._page_bytes = self._page_bytes, ()
-        return WorkerReport(self._step, tuple(jobs), tuple(kept), page_bytes)
+        layers, self._layers = self._layers, None
+        return WorkerReport(self._step, tuple(jobs), tuple(kept), layers)
 
     def close(self) -> None:
         if self._executor is None:

@@ -126,7 +126,8 @@ def prepare_writes(
 ) -> PreparedWrites:
     """Merge the writes of several requests to one group; a block named more than once is written once.
 
-    Without `in_rows` a block whose first tokens are written is written whole.
+    Without `in_rows` a block whose first tokens are written is written whole, as `PageLayout.rows_of` would have it
+    too, but here in one operation with all other whole blocks of a layer.
 
     Named in several ways, a block is written whole rather than in part, and in part rather than zeroed; of several
     parts the first named counts. Raises ValueError for the null block (id 0), an id or a token range out of bounds.

@@ -1,4 +1,4 @@
-"""`rounds.jsonl` of a `decodebench fidelity`: what its cohorts measured, one line of JSON a round.
+"""`rounds.jsonl` of `decodebench fidelity` or `run --fidelity`: what its cohorts measured, one line of JSON a round.
 
 A line is on disk before the document tells of its round, so that a killed run lacks none it tells of.
 """
@@ -49,6 +49,13 @@ def append(directory: Path, measured: MeasuredRound) -> None:
         file.write(measured.model_dump_json() + "\n")
         file.flush()
         os.fsync(file.fileno())
+
+
+def discard(directory: Path) -> None:
+    """Before rounds are measured anew, if there were any."""
+    path = directory / FILE
+    with storage_errors(path):
+        path.unlink(missing_ok=True)
 
 
 def load(directory: Path) -> list[MeasuredRound]:

@@ -3,6 +3,7 @@
     run.json         the document (schema.py), replaced as a whole after every change
     steps.parquet    every step of every cohort (parquet.py), once the run has ended
     steps/           the same, one file a cohort, while it lasts
+    rounds.jsonl     steps of the comparison with real prefill (rounds.py), if one was asked for
     server.log       what the server wrote, all launches
     run.log          what decodebench itself reported
 
