@@ -144,6 +144,7 @@ def test_a_comparison_that_was_cut_short_is_measured_anew(finished, tmp_path):
         resumed.clean_up()
 
 
+@pytest.mark.matrix
 def test_from_runs_the_same_again_somewhere_else(finished, tmp_path):
     again = Command(tmp_path, "run", "--from", str(finished.out), "--json")
     try:
