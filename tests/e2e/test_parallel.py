@@ -5,7 +5,7 @@ import pytest
 from tests.e2e.command import Command
 from tests.e2e.servers import UNBOUND, ServerKind, on
 from tests.e2e.test_exactness import SMALL, assert_exact, send_cohort
-from tests.e2e.test_run import assert_ended_well, assert_measured
+from tests.e2e.test_run import assert_ended_well
 
 pytest.importorskip("vllm", reason="runs vLLM's own server")
 pytestmark = [pytest.mark.engine, pytest.mark.matrix]
@@ -43,7 +43,12 @@ def test_run_measures_both_data_parallel_ranks(tmp_path):
     assert document["engine"]["data_parallel_size"] == 2
     (point,) = document["points"]
     assert (point["batch_size"], point["batch_size_total"]) == (2, 4)
-    assert_measured(point)
+    details = point["repeat_details"]
+    spoiled = {each["rule"] for each in details if each["status"] != "valid"}
+    assert len(details) > 5
+    # On a loaded machine ranks fall apart too, but not always.
+    assert point["status"] == "valid" or spoiled <= {"drifting", "ranks"}, point["reason"]
+    assert "ranks" not in spoiled or any(each["status"] == "valid" for each in details), point["reason"]
     assert Command(tmp_path, "show", str(command.out), "--verify").wait() == 0
     assert command.left_behind() == []
 

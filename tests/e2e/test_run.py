@@ -33,9 +33,8 @@ def finished(tmp_path_factory):
 
 
 def assert_measured(point) -> None:
-    """On a noisy machine windows drift and ranks fall apart, which spoils repeats: nothing else may."""
-    spoiled = {each["rule"] for each in point["repeat_details"] if each["status"] != "valid"}
-    assert point["status"] == "valid" or spoiled <= {"drifting", "ranks"}, point["reason"]
+    """On a noisy machine the windows may drift, which spoils repeats: nothing else may."""
+    assert point["status"] == "valid" or "drifting" in point["reason"], point["reason"]
     assert len(point["repeat_details"]) > 5
 
 

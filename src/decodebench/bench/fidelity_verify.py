@@ -78,11 +78,12 @@ def _verify(
         known = rounds.get(key, [])
         where = f"batch {batch_size}, context {context_len}, {told.fill}"
         count = told.rounds + told.spoiled
+        used.setdefault(key, 0)
         # A run that was killed may have kept a round without coming to tell of it.
         if not count <= len(known) <= count + 1:
             found.append(Mismatch(where, "the number of rounds", count, len(known)))
             continue
-        used[key] = max(count, used.get(key, 0))
+        used[key] = max(count, used[key])
         try:
             again = compare(told.fill, told.launch, known[:count])
         # A fill that the rounds do not know, or windows that differ in length.
@@ -90,8 +91,7 @@ def _verify(
             found.append(Mismatch(where, "the figures", "there", f"impossible ({error!r})"))
             continue
         found += [Mismatch(where, *difference) for difference in _differences(told, again)]
-    told_of = {(batch_size, context_len, told.launch) for batch_size, context_len, told in tellings}
-    for key in rounds.keys() - told_of:
+    for key in rounds.keys() - used.keys():
         if len(rounds[key]) > 1:
             where = "batch {}, context {}, launch {}".format(*key)
             found.append(Mismatch(where, "the comparison", "absent", f"{len(rounds[key])} rounds"))

@@ -5,7 +5,8 @@ decides most of a step (which experts, which pages are selected), reading them l
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 from decodebench.bench.donor_prompts import Text
 from decodebench.bench.donor_set import DonorSet
@@ -19,7 +20,7 @@ from decodebench.bench.settings import Settings
 from decodebench.connector.limits import Limits
 from decodebench.report.progress import Progress
 from decodebench.results.fidelity import PointFidelity
-from decodebench.results.rounds import MeasuredRound
+from decodebench.results.rounds import append, discard
 
 LONGEST_S = 300.0
 SHARE = 0.25
@@ -52,22 +53,26 @@ def compare_with_real_prefill(
     running: Running,
     facts: EngineFacts,
     settings: Settings,
-    state: PointState,
+    states: Sequence[PointState],
     donors: DonorSet | None,
     read: Text | None,
     progress: Progress,
     *,
     launch: int,
     name: str,
-    keep_round: Callable[[MeasuredRound], None],
+    directory: Path,
     on_round: Callable[[], None],
-) -> None:
-    """Measure. Every round is handed to `keep_round`; then `state.fidelity` knows of it, and `on_round` is told.
+) -> PointState | None:
+    """Measure at the point it returns; None if a real prefill fits at none of `states`.
 
-    Where no round ended, what an earlier part of the run had compared stands.
+    Every round is kept in `directory` (results/rounds.py); then the point's `fidelity` knows of it, and `on_round` is
+    told. The first round takes the place of what an earlier part of the run had compared; without one that stands.
 
     `read`: what prompts are made of, a text that no donor has read; None: random ids.
     """
+    state = compared_point(states, facts.limits)
+    if state is None:
+        return None
     assert state.plan.window is not None, "a point that fits has a window"
     begun = time.monotonic()
     seconds = kept_seconds(settings)
@@ -92,10 +97,15 @@ def compare_with_real_prefill(
         on_round()
 
     def keep(point: Compared) -> None:
-        keep_round(kept(point.point, launch, point.rounds[-1]))
+        if len(point.rounds) == 1:
+            for each in states:
+                each.fidelity = None
+            discard(directory)
+        append(directory, kept(point.point, launch, point.rounds[-1]))
         tell(point)
 
     compared = Compared(state.point, state.plan.window)
     rounds.run([compared], keep)
     if not compared.rounds and state.fidelity is None:
         tell(compared)
+    return state

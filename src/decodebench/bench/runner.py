@@ -22,21 +22,14 @@ from decodebench.bench.point_state import PointPlan, PointState, line_of, unmeas
 from decodebench.bench.prompts import PromptSource
 from decodebench.bench.resume import next_launch
 from decodebench.bench.run_donors import donors_for, texts_of
-from decodebench.bench.run_fidelity import (
-    compare_with_real_prefill,
-    compared_point,
-    is_compared,
-    kept_seconds,
-)
+from decodebench.bench.run_fidelity import compare_with_real_prefill, is_compared, kept_seconds
 from decodebench.bench.running import Launch, Running
 from decodebench.bench.settings import Settings
 from decodebench.bench.stopping import interleave
 from decodebench.errors import EngineFailed, UserError
 from decodebench.report.progress import Moment, Progress
-from decodebench.results import rounds
 from decodebench.results.point import RepeatDetail
 from decodebench.results.provenance import Engine
-from decodebench.results.rounds import MeasuredRound
 from decodebench.results.schema import RunDocument, RunStatus
 from decodebench.results.status import Status
 from decodebench.results.store import Store
@@ -73,7 +66,6 @@ class Runner:
         self._budget = Budget.of(settings.max_time_s, kept_s=self._kept_s)
         self._prompts = 0
         self._donors: DonorSet | None = None
-        self._has_rounds = False  # of the comparison with real prefill
         self._moment = Moment("starting")
         self._moment_at = time.monotonic()
 
@@ -162,34 +154,24 @@ class Runner:
         """The fill against real prefill, at one point of the grid."""
         if not self._settings.fidelity or any(is_compared(state.fidelity) for state in self._states):
             return
-        state = compared_point(self._states, facts.limits)
-        if state is None:
-            reason = "no point of the grid fits with requests that are really prefilled"
-            self._document = self._document.model_copy(update={"fidelity_reason": reason})
-            return
-        compare_with_real_prefill(
+        state = compare_with_real_prefill(
             running,
             facts,
             self._settings,
-            state,
+            self._states,
             self._donors,
             read,
             self._progress,
             launch=launch,
             name=name,
-            keep_round=self._keep_round,
+            directory=self._store.directory,
             on_round=lambda: self._write(RunStatus.RUNNING),
         )
-        self._run_log(f"{state.point}: fidelity {state.fidelity}")
-
-    def _keep_round(self, measured: MeasuredRound) -> None:
-        """The first takes the place of an earlier comparison, which did not come far enough."""
-        if not self._has_rounds:
-            self._has_rounds = True
-            for state in self._states:
-                state.fidelity = None
-            rounds.discard(self._store.directory)
-        rounds.append(self._store.directory, measured)
+        if state is None:
+            reason = "no point of the grid fits with requests that are really prefilled"
+            self._document = self._document.model_copy(update={"fidelity_reason": reason})
+        else:
+            self._run_log(f"{state.point}: fidelity {state.fidelity}")
 
     def _open(self, launch: int) -> list[PointState]:
         return [state for state in self._states if state.needs_more(launch, self._settings)]

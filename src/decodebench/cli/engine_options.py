@@ -96,7 +96,7 @@ def connector_config_of(args: argparse.Namespace) -> Mapping[str, object]:
         raise UserError(f"--fill-std {args.fill_std:g}: a constant fill has no spread", "use --fill normal")
     if args.fill_std is not None and args.fill_std < 0:
         raise UserError(
-            f"--fill-std {args.fill_std:g}: must not be negative", "leave it out, or write another"
+            f"--fill-std {args.fill_std:g}: must not be negative", f"write {DEFAULT_NUMBER}, or leave it out"
         )
     if content == "normal" and args.fill_std == 0:
         raise UserError("--fill-std 0: a normal fill without spread is a constant one", "use --fill constant")
